@@ -855,11 +855,12 @@ class EffectivePreference(TypedDict):
     channel: str
     wanted: bool
     layer: str
-    """The source of the decision, as in outcomes: user (their settings) or default (the category)."""
+    """The source of the decision, as in outcomes: user (their settings), tenant and global (rules of the tenant, and of
+every tenant) or default (the category)."""
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
     row: RowBody | None
-    """The row that has the rule; null: the category decides."""
+    """The row with the rule; null: the category decides."""
 
 
 class EnabledDeviceBody(TypedDict):
@@ -1617,7 +1618,7 @@ class RowBody(TypedDict):
 
     table: str
     """A table of the monolith as schemas/source.yaml names it, or preference_changes (changes through masscomm that the
-monolith has not applied), device_state or suppressions."""
+monolith has not applied), tenant_preferences, device_state or suppressions."""
     version: int
     """It increases with each change of the row; that of user settings is in decision records."""
     changed_at: str | None

@@ -103,6 +103,29 @@ abstract class Routes {
     }
 
     /**
+     * Remove the rules of a tenant. A repeated call succeeds.
+     *
+     * @param tenant the member {@code tenant} of the path or the body
+     * @return the body of the response
+     */
+    public TenantPreferencesBody deleteTenantPreferences(String tenant) {
+        return deleteTenantPreferences(tenant, null);
+    }
+
+    /**
+     * Remove the rules of a tenant. A repeated call succeeds.
+     *
+     * @param tenant the member {@code tenant} of the path or the body
+     * @param ifMatch the entity tags of which the subject must have one, or null
+     * @return the body of the response
+     */
+    public TenantPreferencesBody deleteTenantPreferences(String tenant, String ifMatch) {
+        return execute(
+                new Call("DELETE", Call.path("tenants", tenant, "preferences")).header("If-Match", ifMatch),
+                TenantPreferencesBody::new);
+    }
+
+    /**
      * Delete a webhook endpoint.
      *
      * @param endpointId the member {@code endpoint_id} of the path or the body
@@ -481,6 +504,16 @@ abstract class Routes {
      */
     public Results<TemplateBody> templates(TemplatesFilters filters) {
         return rows(Call.path("templates"), filters, TemplateBody::new);
+    }
+
+    /**
+     * Return the rules of a tenant, which apply to users without a rule; {@code default}: those of every tenant.
+     *
+     * @param tenant the member {@code tenant} of the path or the body
+     * @return the body of the response
+     */
+    public TenantPreferencesBody tenantPreferences(String tenant) {
+        return execute(new Call("GET", Call.path("tenants", tenant, "preferences")), TenantPreferencesBody::new);
     }
 
     /**
@@ -1156,5 +1189,32 @@ abstract class Routes {
      */
     public SourceBody setSource(String sourceId, SourceFields body) {
         return execute(new Call("PUT", Call.path("sources", sourceId)).with(body.members()), SourceBody::new);
+    }
+
+    /**
+     * Replace the rules of a tenant. With the {@code etag} of an answer in If-Match, the API refuses (412) to
+     * change rules that another request has changed since.
+     *
+     * @param tenant the member {@code tenant} of the path or the body
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public TenantPreferencesBody setTenantPreferences(String tenant, TenantPreferencesFields body) {
+        return setTenantPreferences(tenant, body, null);
+    }
+
+    /**
+     * Replace the rules of a tenant. With the {@code etag} of an answer in If-Match, the API refuses (412) to
+     * change rules that another request has changed since.
+     *
+     * @param tenant the member {@code tenant} of the path or the body
+     * @param body the body of the request
+     * @param ifMatch the entity tags of which the subject must have one, or null
+     * @return the body of the response
+     */
+    public TenantPreferencesBody setTenantPreferences(String tenant, TenantPreferencesFields body, String ifMatch) {
+        return execute(
+                new Call("PUT", Call.path("tenants", tenant, "preferences")).with(body.members()).header("If-Match", ifMatch),
+                TenantPreferencesBody::new);
     }
 }

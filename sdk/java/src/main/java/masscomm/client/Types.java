@@ -1394,13 +1394,16 @@ public final class Types {
 
         public boolean wanted() { return required("wanted", BOOLEAN); }
 
-        /** The source of the decision, as in outcomes: user (their settings) or default (the category). */
+        /**
+         * The source of the decision, as in outcomes: user (their settings), tenant and global (rules of the tenant,
+         * and of every tenant) or default (the category).
+         */
         public String layer() { return required("layer", TEXT); }
 
         /** The rule that applies, as in outcomes; null: there is none. */
         public String rule() { return optional("rule", TEXT); }
 
-        /** The row that has the rule; null: the category decides. */
+        /** The row with the rule; null: the category decides. */
         public RowBody row() { return optional("row", body(RowBody::new)); }
     }
 
@@ -2642,7 +2645,7 @@ public final class Types {
 
         /**
          * A table of the monolith as schemas/source.yaml names it, or preference_changes (changes through masscomm
-         * that the monolith has not applied), device_state or suppressions.
+         * that the monolith has not applied), tenant_preferences, device_state or suppressions.
          */
         public String table() { return required("table", TEXT); }
 
@@ -3527,6 +3530,41 @@ public final class Types {
 
         /** The maximum number of rows. */
         public TemplatesFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** The rules of a tenant, or of every tenant. */
+    public static final class TenantPreferencesBody extends Body {
+        TenantPreferencesBody(Map<String, ?> members) { super(members); }
+
+        /** The tenant; null: the rules are for every tenant. */
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        /** The rules for channels. */
+        public Map<String, Boolean> channels() { return required("channels", mapOf(BOOLEAN)); }
+
+        /** The rules for categories. */
+        public Map<String, Object> categories() { return required("categories", mapOf(ANY)); }
+
+        /** The time of the last change; null: there was none. */
+        public String changedAt() { return optional("changed_at", TEXT); }
+
+        /** The header {@code ETag}, for {@code If-Match} of a change. */
+        public String etag() { return required("etag", TEXT); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** The body of a request to PUT /v1/tenants/{tenant}/preferences. It replaces all rules. */
+    public static final class TenantPreferencesFields extends Body {
+        public TenantPreferencesFields() { this(Map.of()); }
+
+        TenantPreferencesFields(Map<String, ?> members) { super(members); }
+
+        /** Channel → whether users get it, for categories without a rule of their own. */
+        public TenantPreferencesFields channels(Map<String, Boolean> value) { set("channels", value); return this; }
+
+        /** Category → whether users get it, on every channel or by channel. */
+        public TenantPreferencesFields categories(Map<String, Object> value) { set("categories", value); return this; }
     }
 
     /** Notifications that reached a status today; one that was sent and then delivered is in both numbers. */
