@@ -474,6 +474,7 @@ class Text(StrEnum):
     DATA_UNUSED = "is not used: no template '{template}' reads it"
     AUDIENCE_CUT = "has more users than were read in time: the counts are those of its first {users}"
     COUNTS_ESTIMATED = "the counts are estimated from {examined} of {total} recipients"
+    PUSHES_SHORTENED = "{pushes} of the pushes to {platform} devices would be shortened"
     USERS_UNKNOWN = "{unknown} of {examined} users are unknown now; users of the last seconds may follow"
     # Of templates, and of messages rendered from them.
     NO_MESSAGE = "there is no template, and the data has no title and body"

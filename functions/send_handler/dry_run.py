@@ -231,6 +231,9 @@ def _warnings_of(recipients: _Recipients, found: Forecast, examined: int) -> Ite
         yield FieldError(where, message)
     if examined < recipients.total:
         yield FieldError(where, Text.COUNTS_ESTIMATED.filled(examined=examined, total=recipients.total))
+    for platform, pushes in sorted(found.shortened.items()):
+        message = Text.PUSHES_SHORTENED.filled(pushes=round(pushes * recipients.total / examined), platform=platform)
+        yield FieldError("channels", message)
     if found.unknown_users:
         message = Text.USERS_UNKNOWN.filled(unknown=found.unknown_users, examined=examined)
         yield FieldError(where, message)

@@ -71,6 +71,8 @@ class Forecast:
     # The users of at least one message that goes out, now or after a wait.
     reached: set[int] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
+    # The platform → the number of pushes to its devices whose bodies would be shortened.
+    shortened: Counter[str] = field(default_factory=Counter)
     # The number of users without a row in the directory, or with one of another club.
     unknown_users: int = 0
 
@@ -276,6 +278,7 @@ class DryRun:
         recipients = delivery.decide(record, view, rows=range(len(record.positions)), now_ms=now_ms)
         for recipient in recipients:
             answers = [(call, _answer(call)) for call in caller.calls(record, recipient)]
+            found.shortened.update(answer.shortened_for for _, answer in answers if answer.shortened_for is not None)
             result = final_result(recipient, answers)
             # Without a result, the message waits for the endpoint of a new device.
             decision = SENT if result is None else result.decision
@@ -292,17 +295,17 @@ def _answer(call: Call) -> CallAnswer:
     """Return the answer of a provider that accepts each message."""
     making: Any = call.make()
     try:
-        _complete(making)
-        return CallAnswer(message_id="accepted")
+        return CallAnswer.accepted(_complete(making))
     except ProviderError as error:
         return CallAnswer(error=error)  # guard: dry_run.refused_before_a_provider
 
 
-def _complete(making: Coroutine[Any, Any, object]) -> None:
-    """Complete a coroutine that waits for nothing."""
+def _complete[R](making: Coroutine[Any, Any, R]) -> R:
+    """Return the result of a coroutine that waits for nothing."""
     try:
         making.send(None)
-    except StopIteration:
-        return
+    except StopIteration as end:
+        result: R = end.value
+        return result
     making.close()
     raise AssertionError("a provider that accepts everything waits for nothing")

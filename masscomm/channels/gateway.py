@@ -239,9 +239,7 @@ class ProviderGateway:
                 logger.exception("a provider call failed in our own code")
             return CallAnswer(error=Transient(f"a fault in the code: {fault!r}"[:500]))
         breaker.succeeded()
-        if isinstance(found, Shortened):
-            return CallAnswer(message_id=found.message_id, shortened_for=found.platform)
-        return CallAnswer(message_id=found)
+        return CallAnswer.accepted(found)
 
     def _rate_limiter(self, channel: str, rate: CallRate) -> RateLimiter:
         """Return the rate limiter of a call: that of its sender, if each has a rate of its own, so that a slow sender

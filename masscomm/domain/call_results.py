@@ -1,7 +1,7 @@
 """The provider calls for recipients, and their results."""
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from masscomm.domain.preferences import Decision
 from masscomm.domain.provider_errors import ProviderError
@@ -57,6 +57,13 @@ class CallAnswer(NamedTuple):
     tried: bool = True
     # The platform for which the body was shortened; None: it was not.
     shortened_for: str | None = None
+
+    @classmethod
+    def accepted(cls, found: str | Shortened) -> Self:
+        """Return the answer of a call that a provider accepted."""
+        if isinstance(found, Shortened):
+            return cls(message_id=found.message_id, shortened_for=found.platform)
+        return cls(message_id=found)
 
 
 class CallResult(NamedTuple):

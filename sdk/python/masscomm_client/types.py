@@ -1163,6 +1163,8 @@ class NotificationFields(TypedDict):
     locale: NotRequired[str]
     data: NotRequired[dict[str, str]]
     """The name of a variable, and the path of its value in the event's data."""
+    push: NotRequired[dict[str, Any]]
+    """The options of the pushes, as in a send."""
     users_path: NotRequired[str]
     """The path in data of a user id, or of a list of user ids."""
     audience: NotRequired[dict[str, Any]]

@@ -26,8 +26,11 @@ from masscomm.errors import Retry
 from masscomm.http import single_users
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.scopes import ALL_SCOPES
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.known import known_categories
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.request_slots.port import Kind
+from tests.support.categories import put_version
 from tests.support.contracts.dry_run import (
     DEVICES,
     SENDS,
@@ -222,6 +225,18 @@ def test_names_of_one_locale_share_a_sample() -> None:
     for locale in ("de_CH", "de-CH", "de-Latn-CH", "de"):
         forecast.add_sample(Sample("push", locale, 1, {"title": "News"}))
     assert [sample.locale for sample in forecast.samples] == ["de_CH", "de"]
+
+
+def test_dry_run_warns_of_shortened_pushes(stored_categories: InMemoryCategories) -> None:
+    """Both users have an Android device, and the body is longer than a push."""
+    put_version(stored_categories, "news", {"channels": ["push"], "shorten": True}, 0)
+    known_categories().read()
+    long = {"title": "Hello", "body": "Grüezi " * 1_000}
+    body = answer_of(large(2, 0), type="news", template="own", data=long, to_users=[1, 2])
+    assert body["channels"][0]["deliverable"] == 2
+    assert [(each["code"], each.get("parameters")) for each in body["warnings"]] == [
+        ("pushes_shortened", {"pushes": 2, "platform": "android"})
+    ]
 
 
 def test_other_tenants_users_are_unknown(api: SendApi) -> None:

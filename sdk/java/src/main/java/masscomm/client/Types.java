@@ -1936,6 +1936,12 @@ public final class Types {
         /** The name of a variable, and the path of its value in the event's data. */
         public NotificationFields data(Map<String, String> value) { set("data", value); return this; }
 
+        /** The options of the pushes, as in a send. */
+        public Map<String, Object> push() { return optional("push", mapOf(ANY)); }
+
+        /** The options of the pushes, as in a send. */
+        public NotificationFields push(Map<String, Object> value) { set("push", value); return this; }
+
         /** The path in data of a user id, or of a list of user ids. */
         public String usersPath() { return optional("users_path", TEXT); }
 
