@@ -21,6 +21,7 @@ from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS, Use, Window
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.notification_rules import NotificationRule, Owner, RefusedEvents, RuleRefusal, RuleRefused
+from masscomm.domain.push_options import push_text
 from masscomm.domain.records import AudienceRequested, EventOccurred, SendRequested
 from masscomm.domain.subscriptions import SubscriptionKey
 from masscomm.domain.time_limits import RULE_OWNERS_CACHED_S
@@ -183,6 +184,7 @@ class Notify:
             template=rule.template,
             data=rule.variables(match.data),
             locale=rule.locale,
+            push=push_text(rule.push) if rule.push else None,
             reference=event.event_id,
             principal=rule.owner.principal,
         )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from masscomm.domain.events import value_at
 from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, LARGEST_ID
+from masscomm.domain.push_options import push_problems
 from masscomm.domain.records import EventOccurred
 from masscomm.json_reader import read_json
 
@@ -24,6 +25,7 @@ _MEMBERS = {
     "template": str,
     "locale": str,
     "data": dict,
+    "push": dict,
     "users_path": str,
     "audience": dict,
     "unit_attribute": str,
@@ -99,6 +101,8 @@ class NotificationRule:
     locale: str | None = None
     # The name of a variable → the path of its value in data.
     data: Mapping[str, str] = field(default_factory=dict)
+    # The options of the pushes (masscomm.domain.push_options).
+    push: Mapping[str, Any] | None = None
     # The recipients: the path of a user id or of a list of them in data, an audience, or the attribute of users that
     # has the event's unit. Two of the three are None.
     users_path: str | None = None
@@ -111,8 +115,8 @@ class NotificationRule:
         fields: dict[str, Any] = {"type": self.type}
         lists = {"channels": list(self.channels), "data": dict(self.data)}
         fields |= {name: value for name, value in lists.items() if value}
-        texts = {name: getattr(self, name) for name in ("template", "locale", *RECIPIENTS)}
-        return fields | {name: value for name, value in texts.items() if value is not None}
+        others = {name: getattr(self, name) for name in ("template", "locale", "push", *RECIPIENTS)}
+        return fields | {name: value for name, value in others.items() if value is not None}
 
     def to_json(self) -> str:
         owner = {"principal": self.owner.principal, "context": dict(self.owner.context)}
@@ -133,6 +137,8 @@ class NotificationRule:
                 raise ValueError("a rule has no type or no owner")
         if not all(isinstance(found[name], kind) for name, kind in _MEMBERS.items() if name in found):
             raise ValueError("a rule has a member of another type")
+        if push_problems(found.get("push", {})):
+            raise ValueError("a rule has invalid options of pushes")
         texts = [*context.values(), *found.get("channels", []), *found.get("data", {}).values()]
         if not all(isinstance(each, str) for each in texts):
             raise ValueError("a rule has a value that is no text")

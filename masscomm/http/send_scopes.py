@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from masscomm.domain.categories import category
 from masscomm.domain.channels import LITERAL
 from masscomm.domain.notification_rules import NotificationRule
+from masscomm.domain.push_options import shows_own
 from masscomm.http.scopes import Scope
 
 # The names of the data whose texts are the message if no template applies.
@@ -36,4 +37,6 @@ def scopes_of_send(
 def scopes_of_rule(rule: NotificationRule) -> frozenset[Scope]:
     """Return the scopes that the owner of a rule needs."""
     named = {Scope.USERS_READ} if (rule.audience or {}).get("except_users") else set()
-    return frozenset({Scope.SEND, *scopes_of_send(rule.type, [rule.data.keys()])} | named)
+    return frozenset(
+        {Scope.SEND, *scopes_of_send(rule.type, [rule.data.keys()], shows_own=shows_own(rule.push))} | named
+    )

@@ -12,6 +12,7 @@ from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS
 from masscomm.domain.limits import FIELDS_OF_SEND
 from masscomm.domain.notification_rules import RECIPIENTS as RECIPIENT_FIELDS
 from masscomm.domain.notification_rules import NotificationRule, Owner, audience_of_unit
+from masscomm.domain.push_options import push_problems
 from masscomm.http.audiences import audience_of
 from masscomm.http.body import undefined_fields
 from masscomm.http.problem import FieldError
@@ -23,6 +24,9 @@ from masscomm.texts import CodedText, Text
 
 # The parts of an authorizer's context that a rule keeps.
 _KEPT = (CLUB_IDS, EVERY_CLUB, SCOPES, "mode", COUNTED_UNDER, RECIPIENTS.setting)
+
+# The errors of the options of pushes that a response has.
+_MOST_OF_PUSH = 10
 
 
 class NotificationFields(TypedDict):
@@ -37,6 +41,8 @@ class NotificationFields(TypedDict):
     locale: NotRequired[str]
     data: NotRequired[dict[str, str]]
     """The name of a variable, and the path of its value in the event's data."""
+    push: NotRequired[dict[str, Any]]
+    """The options of the pushes, as in a send."""
     users_path: NotRequired[str]
     """The path in data of a user id, or of a list of user ids."""
     audience: NotRequired[dict[str, Any]]
@@ -78,6 +84,9 @@ def rule_errors(fields: Any) -> list[FieldError]:
     if not _are_variables(fields.get("data", {})):
         wrong["data"] = Text.VARIABLES_FORM.filled(maximum=FIELDS_OF_SEND["data"].entries or 0)
     errors += [FieldError(name, problem) for name, problem in wrong.items()]
+    if "push" in fields:
+        problems = push_problems(fields["push"])[:_MOST_OF_PUSH]
+        errors += [FieldError(f"push.{each.path}".rstrip("."), each.message) for each in problems]
     errors += _recipient_errors(fields)
     return [FieldError(f"notification.{each.field}".rstrip("."), each.message) for each in errors]
 

@@ -235,7 +235,8 @@ RULE: dict[str, Any] = {"types": ["match.*"], "notification": {"type": "announce
 
 
 def test_a_rule_is_stored_published_and_listed(api: EventsApi) -> None:
-    notification = RULE["notification"] | {"channels": ["push"], "data": {"goals": "goals"}, "locale": "de"}
+    more = {"channels": ["push"], "data": {"goals": "goals"}, "locale": "de", "push": {"sound": "goal"}}
+    notification = RULE["notification"] | more
     status, body = api.request("POST", "/v1/subscriptions", RULE | {"notification": notification})
     assert (status, body["endpoint_id"], body["club_ids"], body["owner"]) == (201, None, [1], "k")
     assert body["notification"] == notification
@@ -307,6 +308,8 @@ def test_rules_are_those_of_the_callers_clubs(api: EventsApi) -> None:
         ({"notification": RULE["notification"] | {"locale": "?"}}, "notification.locale"),
         ({"notification": RULE["notification"] | {"data": {"a": 1}}}, "notification.data"),
         ({"notification": RULE["notification"] | {"colour": "red"}}, "notification.colour"),
+        ({"notification": RULE["notification"] | {"push": {"badge": -1}}}, "notification.push.badge"),
+        ({"notification": RULE["notification"] | {"push": "loud"}}, "notification.push"),
         ({"notification": RULE["notification"] | {"users_path": ""}}, "notification.users_path"),
         ({"notification": {"type": "announcement", "unit_attribute": "shoe"}}, "notification.unit_attribute"),
         ({"notification": {"type": "announcement", "audience": {}}}, "notification.audience.where"),
@@ -328,6 +331,7 @@ def test_an_unusable_rule_is_refused(api: EventsApi, fields: Any, field: str) ->
     [
         ({}, "send"),
         ({"data": {"title": "a", "body": "b"}}, "send:content"),
+        ({"push": {"image": "https://club.example/goal.jpg"}}, "send:content"),
         ({"type": "one_time_password"}, "send:mandatory"),
         ({"users_path": None, "audience": {"all_users": True, "except_users": [4]}}, "users:read"),
     ],

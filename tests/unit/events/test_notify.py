@@ -43,7 +43,7 @@ def matcher() -> EventMatcher:
 
 def test_a_matching_event_becomes_a_send(matcher: EventMatcher) -> None:
     data = {"minute": "minute", "scorer": "by.name", "none": "by.age"}
-    matcher.subscribe(rule(data=data, channels=["push"], template="goal"), subscribed(2))
+    matcher.subscribe(rule(data=data, channels=["push"], template="goal", push={"badge": 1}), subscribed(2))
     assert matcher.match(fans(3, 4, 3), fans(5, event_id="e2", club_id=8)) == []
     (send,) = matcher.sends()
     assert send == SendRequested(
@@ -55,6 +55,7 @@ def test_a_matching_event_becomes_a_send(matcher: EventMatcher) -> None:
         channels=["push"],
         template="goal",
         data={"minute": "90", "scorer": "Ada"},
+        push='{"badge":1}',
         reference="e1",
         principal=OWNER,
     )
