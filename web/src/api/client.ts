@@ -1,6 +1,6 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import { endSession, session } from "./session";
-import type { AttemptResult, CategoryFields, EventFields, KeyRequest, Metrics, PreviewRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
+import type { AttemptResult, CategoryFields, EventFields, KeyRequest, Metrics, PreviewRequest, ScheduleRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
 
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
@@ -82,6 +82,7 @@ export const countAudience = (club_id: Id, audience: { [name: string]: unknown }
 
 export const listSchedules = (club_id: Id, signal?: AbortSignal) => whole(api.request("GET", "/v1/schedules", { query: { club_id }, signal }));
 export const getSchedule = (schedule: string, club_id: Id) => api.request("GET", "/v1/schedules/{schedule}", { path: { schedule }, query: { club_id } });
+export const saveSchedule = (schedule: string, club_id: Id, body: ScheduleRequest) => api.request("PUT", "/v1/schedules/{schedule}", { path: { schedule }, query: { club_id }, body });
 export const pauseSchedule = (schedule: string, club_id: Id) => api.request("POST", "/v1/schedules/{schedule}/pause", { path: { schedule }, query: { club_id } });
 export const resumeSchedule = (schedule: string, club_id: Id) => api.request("POST", "/v1/schedules/{schedule}/resume", { path: { schedule }, query: { club_id } });
 export const deleteSchedule = (schedule: string, club_id: Id) => api.request("DELETE", "/v1/schedules/{schedule}", { path: { schedule }, query: { club_id } });

@@ -13,6 +13,7 @@ export type PushFields = Schemas["PushFields"];
 export type Categories = Schemas["CategoriesBody"];
 export type ScheduleRow = Schemas["ScheduleRow"];
 export type Schedule = Schemas["ScheduleBody"];
+export type ScheduleRequest = Schemas["ScheduleRequest"];
 export type Category = Schemas["CategoryRow"];
 export type CategoryBody = Schemas["CategoryBody"];
 export type CategoryValues = Schemas["CategoryValues"];

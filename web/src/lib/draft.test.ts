@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import { newAudience } from "./audience";
-import { countedRequestOf, errorsOf, newDraft, requestOf, testRequestOf, type Draft } from "./draft";
+import { countedRequestOf, errorsOf, newDraft, requestOf, scheduleOf, testRequestOf, type Draft } from "./draft";
 import { newPush } from "./push";
 import { parseRecipients } from "./recipients";
+import { newRepeat } from "./repeat";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 
@@ -34,6 +35,16 @@ test("a past time and a time that does not exist are refused", () => {
   expect(errors(draft({ when: "later", at: "2026-11-23T12:59" })).send_at).toBe("compose.past");
   expect(errors(draft({ when: "later", at: "2027-03-28T02:30" })).send_at).toBe("compose.gap");
   expect(errors(draft({ when: "later", at: "2026-11-23T13:01" }))).toEqual({});
+});
+
+test("a draft that recurs is a schedule with a send without times", () => {
+  const made = draft({ when: "repeat", at: "2020-01-06T09:00", expires: "2027-01-01T00:00", repeat: { ...newRepeat(), name: "weekly", days: ["MO"] } });
+  expect(errors(made)).toEqual({});
+  expect(scheduleOf(made)).toEqual({
+    rule: "FREQ=WEEKLY;BYDAY=MO", time_zone: "Europe/Madrid", starts_at_local: "2020-01-06T09:00", catch_up: "none",
+    send: { type: "announcement", club_id: 1, to_users: [42], priority: "bulk", data: { title: "Hello", body: "It works." } },
+  });
+  expect(Object.keys(errors({ ...made, at: "", repeat: newRepeat() })).sort()).toEqual(["schedule", "starts_at_local"]);
 });
 
 test("own words become title and body", () => {

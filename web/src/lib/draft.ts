@@ -1,12 +1,13 @@
 import type { Id } from "masscomm-client";
 import { reactive } from "vue";
-import type { SendRequest } from "../api/types";
+import type { ScheduleRequest, SendRequest } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
 import { digestIn } from "./categories";
 import { idOf } from "./ids";
 import { forget, kept } from "./kept";
 import { newPush, pushError, pushOf, type PushDraft } from "./push";
 import { parseRecipients, type Recipients } from "./recipients";
+import { newRepeat, repeatErrors, timesOf, type Repeat, type RepeatErrors } from "./repeat";
 import { instantOf, ownZone, timeError } from "./zones";
 
 /** A send as the form has it. Every field is the text that the person entered. */
@@ -24,9 +25,10 @@ export interface Draft {
   to: "list" | "audience";
   recipients: string;
   audience: AudienceDraft;
-  /** At once, at a time of a zone, or at a time of each recipient's own zone. */
-  when: "now" | "later" | "local";
+  /** At once, at a time of a zone, at a time of each recipient's own zone, or at the times of a schedule. */
+  when: "now" | "later" | "local" | "repeat";
   at: string;
+  repeat: Repeat;
   /** When the users of an audience are found: at the time of the send, or at the request. */
   audienceAt: NonNullable<SendRequest["audience_at"]>;
   zone: string;
@@ -47,7 +49,7 @@ const SPREAD = /^(([1-9]\d{0,3}|100[0-7]\d|10080)m|([1-9]\d?|1[0-5]\d|16[0-8])h|
 export const isPerMinute = (text: string) => /^[1-9]\d{0,6}$/.test(text.trim()) && Number(text) <= MOST_A_MINUTE;
 
 /** An error that the form found; the value is the key of a message. */
-export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest" | "per_minute" | "spread_over", string>>;
+export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest" | "per_minute" | "spread_over" | "starts_at_local", string>> & RepeatErrors;
 
 export const newDraft = (club: string): Draft =>
   reactive({
@@ -66,6 +68,7 @@ export const newDraft = (club: string): Draft =>
     audience: newAudience(),
     when: "now",
     at: "",
+    repeat: newRepeat(),
     audienceAt: "due",
     zone: ownZone(),
     expires: "",
@@ -80,8 +83,8 @@ export const newDraft = (club: string): Draft =>
 export function takeDraft(draft: Draft, person: string): boolean {
   const found = kept("draft", person) as Partial<Draft> | null;
   forget("draft");
-  // A draft that an earlier version kept may lack fields of the audience, or of the push.
-  Object.assign(draft, found, found?.audience && { audience: { ...newAudience(), ...found.audience } }, found && { push: { ...newPush(), ...found.push } });
+  // A draft that an earlier version kept may lack fields.
+  if (found) Object.assign(draft, found, { audience: { ...newAudience(), ...found.audience }, push: { ...newPush(), ...found.push }, repeat: { ...newRepeat(), ...found.repeat } });
   return found !== null;
 }
 
@@ -116,7 +119,11 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
     if (Number.isNaN(last)) errors.send_at_local = "compose.required";
     else if (last <= nowMs) errors.send_at_local = "compose.past";
   }
-  if (draft.expires) time("expires_at", draft.expires);
+  if (draft.when === "repeat") {
+    Object.assign(errors, repeatErrors(draft.repeat));
+    // It may have passed, and clocks may skip it: it says from when the rule counts.
+    if (!draft.at) errors.starts_at_local = "compose.required";
+  } else if (draft.expires) time("expires_at", draft.expires);
   return errors;
 }
 
@@ -141,8 +148,8 @@ export function contentOf(draft: Draft): Content {
   return request;
 }
 
-/** Return whether a draft is a scheduled send to an audience. */
-export const hasAudienceTime = (draft: Draft): boolean => draft.to === "audience" && draft.when !== "now";
+/** Return whether a draft is a scheduled send to an audience. A recurring one finds its users each time. */
+export const hasAudienceTime = (draft: Draft): boolean => draft.to === "audience" && draft.when !== "now" && draft.when !== "repeat";
 
 /** Return the request of a draft without errors. */
 export function requestOf(draft: Draft): SendRequest {
@@ -156,12 +163,15 @@ export function requestOf(draft: Draft): SendRequest {
   if (draft.spreadOver.trim()) request.spread_over = draft.spreadOver.trim();
   if (draft.reference.trim()) request.reference = draft.reference.trim();
   const sendAt = draft.when === "later" ? instantOf(draft.at, draft.zone) : null;
-  const expiresAt = draft.expires ? instantOf(draft.expires, draft.zone) : null;
+  const expiresAt = draft.expires && draft.when !== "repeat" ? instantOf(draft.expires, draft.zone) : null;
   if (sendAt) request.send_at = sendAt;
   if (draft.when === "local") request.send_at_local = draft.at;
   if (expiresAt) request.expires_at = expiresAt;
   return request;
 }
+
+/** Return the schedule of a draft without errors that recurs. */
+export const scheduleOf = (draft: Draft): ScheduleRequest => ({ ...timesOf(draft.repeat, draft.at, draft.zone), send: requestOf(draft) });
 
 /**
  * Return what the numbers of a send depend on while it is written: its request with a stand-in for the person's own words, so

@@ -42,6 +42,9 @@ export function formatTime(time: string | null, zone?: string): string {
   return times(options).format(new Date(time));
 }
 
+/** Return the name of a day of the week, from Monday (0) on. */
+export const weekdayName = (index: number): string => times({ weekday: "long", timeZone: "UTC" }).format(Date.UTC(2024, 0, 1 + index));
+
 /** Return the beginning of a bucket of the metrics, whose days are days of UTC. */
 export function formatBucket(atMs: number, grain: Grain): string {
   const options: Intl.DateTimeFormatOptions =
