@@ -15,7 +15,7 @@ from aws_lambda_powertools import Logger
 from directory_state.generations import Notice, state_of, store_state
 from directory_state.store import FED_AT, Store, UnstorableKey, Writer, source_of, version_of
 from directory_state.token_digests import document_without_tokens, row_without_token
-from masscomm.cdc.captured_tables import table_topics
+from masscomm.cdc.captured_tables import captured_tables, table_topics
 from masscomm.cdc.change_events import (
     ChangeDecoder,
     Heartbeat,
@@ -155,13 +155,13 @@ class Applier:
 
     def _missed(self, change: MissedDelete, writer: Writer) -> None:
         for table in change.tables:
-            (stored,) = writer.values(index_of(table, change.generation), [int(change.id)])
+            (stored,) = writer.values(index_of(table, change.generation), [captured_tables()[table].id_of(change.id)])
             known = None if stored is None else (version_of(stored), source_of(stored))
             if (row := missed_row(change, table, known)) is not None:
                 writer.put(document_of(row))  # guard: directory_state.missed_delete
 
     def _stored(self, writer: Writer, row: RowChanged) -> bytes | None:
-        (found,) = writer.values(index_of(row.table, row.generation), [int(row.id)])
+        (found,) = writer.values(index_of(row.table, row.generation), [captured_tables()[row.table].id_of(row.id)])
         return found
 
     def _notice(self, generation: str, notice: Notice, writer: Writer) -> None:

@@ -322,8 +322,9 @@ class Server:
         )
 
     def _rows(self, reader: Reader, generation: str, table: str, ids: Sequence[Any]) -> list[bytes | None]:
-        if table in captured_tables():
-            return reader.values_of_table(table, generation, [_long(each) for each in ids])
+        if (captured := captured_tables().get(table)) is not None:
+            read = _text if captured.key else _long
+            return reader.values_of_table(table, generation, [read(each) for each in ids])
         if table not in INDICES:
             raise Refused(f"there is no table {table!r:.100}")
         return reader.values_of_table(table, generation, ids)

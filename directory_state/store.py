@@ -200,7 +200,7 @@ class Reader:
         get = self._transaction.get
         return [get(key, db=database) for key in keys]
 
-    def values_of_table(self, table: str, generation: str, ids: Sequence[int]) -> list[bytes | None]:
+    def values_of_table(self, table: str, generation: str, ids: Sequence[int | str]) -> list[bytes | None]:
         """Return as `values` the documents of a captured table, or of one of masscomm's own."""
         if table in captured_tables():
             return self.values(index_of(table, generation), ids)
@@ -318,11 +318,11 @@ class Writer(Reader):
     def put(self, document: VersionedDocument) -> bool:
         """Store a document unless the stored one has a higher version; return whether it was stored.
 
-        The id of a document of a captured table is a number. Raises UnstorableKey.
+        Raises UnstorableKey.
         """
         table, _, generation = document.index.partition("-")
         is_captured = bool(generation) and table in captured_tables()
-        key = self._key(int(document.id) if is_captured else document.id)
+        key = self._key(captured_tables()[table].id_of(document.id) if is_captured else document.id)
         database = self._database(document.index)
         known = self._transaction.get(key, db=database)
         if known is not None and version_of(known) > document.version:

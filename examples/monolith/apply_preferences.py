@@ -68,7 +68,7 @@ _READ = ("channels", "categories", "preference_version")
 
 def _locked_row(connection: psycopg.Connection[Any], table: SourceTable, key: int) -> dict[str, Any] | None:
     query = sql.SQL("SELECT {} FROM {} WHERE {} = %s FOR UPDATE").format(
-        _names(table.read_columns()), sql.Identifier(table.schema, table.table), sql.Identifier(table.key)
+        _names(table.read_columns()), sql.Identifier(table.schema, table.table), sql.Identifier(*table.key)
     )
     return connection.cursor(row_factory=dict_row).execute(query, (key,)).fetchone()
 
@@ -76,7 +76,7 @@ def _locked_row(connection: psycopg.Connection[Any], table: SourceTable, key: in
 def _write(
     connection: psycopg.Connection[Any], table: SourceTable, key: int, values: Mapping[str, Any], *, is_new: bool
 ) -> None:
-    row: dict[str, Any] = {table.key: key}
+    row: dict[str, Any] = dict.fromkeys(table.key, key)
     for name, value in values.items():
         row |= _columns_of(table.columns.get(name), value, f"{table.name}.{name}")
     update = "UPDATE {table} SET ({names}) = ROW ({values}) WHERE {key} = {number}"
@@ -90,7 +90,7 @@ def _write(
             table=sql.Identifier(table.schema, table.table),
             names=_names(written),
             values=sql.SQL(", ").join(written.values()),
-            key=sql.Identifier(table.key),
+            key=sql.Identifier(*table.key),
             number=sql.Literal(key),
         )
     )

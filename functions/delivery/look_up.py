@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S, quiet_decisions, users_to_recheck
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import DirectoryView, address_of
-from masscomm.directory.port import Directory
+from masscomm.directory.layers import related_to
+from masscomm.directory.port import Directory, Related
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
@@ -66,17 +67,20 @@ class LookUp:
         late = _user_ids(each for each in questions if each.is_late)
         sends_controlled = self.pool.submit(self.sends.controls, {send_of(each.delivery) for each in questions})
         # The requests run concurrently, because round trips add to the latency of one-time passwords.
-        late_users = self._begin(partial(self.directory.users_and_layers, club_ids=_club_ids(questions)), late)
-        direct_settings = self._begin(partial(self.directory.layers, club_ids=_club_ids(questions)), direct)
+        clubs, related = _club_ids(questions), _related(questions)
+        late_users = self._begin(partial(self.directory.users_and_layers, club_ids=clubs, related=related), late)
+        direct_settings = self._begin(partial(self.directory.layers, club_ids=clubs, related=related), direct)
         devices = _merged(self._begin(self.directory.devices, pushed))
         users: dict[int, User] = {}
         settings: dict[int, UserSettings] = {}
         tenants: dict[int, UserSettings] = {}
+        tenant_users: dict[tuple[int, int], UserSettings] = {}
         for part in (*direct_settings, *late_users):
             found = part.result()
             users |= found.users
             settings |= found.settings
             tenants |= found.tenants
+            tenant_users |= found.tenant_users
         suppressed = self._suppressed(questions, users, now_ms)
         to_recheck = [
             users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.late_after_s)
@@ -100,6 +104,7 @@ class LookUp:
                 DirectoryView(
                     settings=settings,
                     tenants=tenants,
+                    tenant_users=tenant_users,
                     devices=devices,
                     users=users if each.is_late else None,  # guard: delivery.delayed_users
                     suppressed=suppressed.get(each.delivery.club_id, ()),
@@ -142,6 +147,10 @@ def _merged[V](parts: Iterable[Future[dict[int, V]]]) -> dict[int, V]:
 
 def _club_ids(questions: Iterable[Question]) -> set[int]:
     return {each.delivery.club_id for each in questions}
+
+
+def _related(questions: Iterable[Question]) -> Related:
+    return related_to((each.user_ids, each.delivery.club_id) for each in questions)
 
 
 def _user_ids(questions: Iterable[Question]) -> list[int]:

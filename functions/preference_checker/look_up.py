@@ -1,6 +1,6 @@
 """Looks up the users of requests, and waits for the directory if a missing row may still arrive."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from masscomm.chain.batch import Item
@@ -9,7 +9,9 @@ from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.parts import SPLIT_ABOVE
 from masscomm.decisions.plan import DirectoryView
 from masscomm.directory.confirmation import Confirmation
+from masscomm.directory.layers import related_to
 from masscomm.directory.port import Directory
+from masscomm.domain.records import RecheckRequested
 from masscomm.errors import Retry
 
 
@@ -39,10 +41,7 @@ class LookUp:
     ) -> Iterator[tuple[Item[Chunk], DirectoryView]]:
         try:
             confirmed = {id(item) for item in group if self.directory.is_confirmed(self._requested_at(item))}
-            view = self._look_up(
-                [user_id for item in group for user_id in item.value.request.user_ids],
-                {item.value.request.club_id for item in group},
-            )
+            view = self._look_up([(item.value.request.user_ids, item.value.request) for item in group])
         except Retry as error:
             _fail(group, error)
             return
@@ -75,19 +74,25 @@ class LookUp:
 
     def _look_up_again(self, items: Sequence[Item[Chunk]], view: DirectoryView) -> DirectoryView:
         """Look up missing rows again, after the directory is complete up to the time of the request. Raises Retry."""
-        missing = [user_id for item in items for user_id in view.missing(item.value.request)]
-        if not missing:
+        missing = [(view.missing(item.value.request), item.value.request) for item in items]
+        if not any(user_ids for user_ids, _ in missing):
             return view
-        newer = self._look_up(missing, {item.value.request.club_id for item in items})
+        newer = self._look_up(missing)
         return DirectoryView(
             users={**view.users, **newer.users},
             settings={**view.settings, **newer.settings},
             tenants=newer.tenants,
+            tenant_users={**view.tenant_users, **newer.tenant_users},
         )
 
-    def _look_up(self, user_ids: Iterable[int], club_ids: Collection[int]) -> DirectoryView:
-        found = self.directory.users_and_layers(list(dict.fromkeys(user_ids)), club_ids)
-        return DirectoryView(users=found.users, settings=found.settings, tenants=found.tenants)
+    def _look_up(self, asked: Sequence[tuple[Sequence[int], RecheckRequested]]) -> DirectoryView:
+        """Look up users, each list of them as recipients of a request."""
+        user_ids = list(dict.fromkeys(user_id for some, _ in asked for user_id in some))
+        related = related_to((some, request.club_id) for some, request in asked)
+        found = self.directory.users_and_layers(user_ids, {request.club_id for _, request in asked}, related)
+        return DirectoryView(
+            users=found.users, settings=found.settings, tenants=found.tenants, tenant_users=found.tenant_users
+        )
 
     def _requested_at(self, item: Item[Chunk]) -> int:
         """Return the time at which the send was requested, but not a later time than now: a producer's clock may be

@@ -7,11 +7,19 @@ Each captured table has an index and an alias of its own, under its name in sche
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
-from masscomm.domain.source_tables import SourceError, SourceTable, source_name, source_tables
+from masscomm.domain.source_tables import (
+    TENANT_SETTINGS,
+    TENANT_USER_SETTINGS,
+    SourceError,
+    SourceTable,
+    Value,
+    source_name,
+    source_tables,
+)
 from masscomm.kafka.topics import captured_table_entries, cdc_topic
 
 # The tables of the directory.
@@ -19,6 +27,8 @@ USERS = "users"
 USER_SETTINGS = "user_settings"
 DEVICES = "devices"
 TEMPLATES = "notification_templates"
+# The tables with rules for notifications: a row that cannot be read counts as an opt-out.
+RULES = frozenset((USER_SETTINGS, TENANT_USER_SETTINGS, TENANT_SETTINGS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +54,14 @@ class CapturedTable:
     # The column with the id of the user that a row belongs to (`id` if it is the primary key); None if rows belong to
     # no user.
     person: str | None = None
+    # The columns of the directory whose values are the document's id; none: the id is a number of the monolith's.
+    key: tuple[str, ...] = ()
+
+    def id_of(self, text: str) -> int | str:
+        """Return the id of a document as the directory's look-ups have it: a number unless its key has several
+        columns.
+        """
+        return text if self.key else int(text)
 
 
 @cache
@@ -65,6 +83,7 @@ def read_captured(sources: Mapping[str, SourceTable]) -> Mapping[str, CapturedTa
                 kept=tuple(entry.get("kept", ())),
                 owner=entry.get("owner"),
                 person=entry.get("person"),
+                key=_key(sources[name], entry.get("key", ())),
             )
             for name, entry in captured_table_entries(sources).items()
         }
@@ -81,6 +100,30 @@ def _required(source: SourceTable, columns: Iterable[str]) -> tuple[str, ...]:
     if missing := set(columns) - source.columns.keys():
         raise SourceError(f"{source_name()}: {source.name} needs the columns {', '.join(sorted(missing))}")
     return tuple(dict.fromkeys(names))
+
+
+def _key(source: SourceTable, columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns of the directory whose values are the id of a row. Raises SourceError if the monolith's key
+    has other ones.
+    """
+    names = tuple(columns)
+    if not names:
+        if len(source.key) > 1:
+            raise SourceError(f"{source_name()}: {source.name} needs a key of one column")
+        return names
+    if source.key != tuple(map(_plain_column, map(source.columns.get, names))):
+        raise SourceError(
+            f"{source_name()}: the key of {source.name} is the list of the columns that are mapped to"
+            f" {', '.join(names)}, in this order and as they are"
+        )
+    return names
+
+
+def _plain_column(value: Value | None) -> str | None:
+    """Return the column whose values are those of a value; None if they are converted."""
+    if value is None or replace(value, required=False) != Value(column=value.column):
+        return None
+    return value.column
 
 
 def table_topics(generation: str) -> list[str]:

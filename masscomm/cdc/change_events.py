@@ -15,9 +15,10 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, CapturedTable, captured_tables
+from masscomm.cdc.captured_tables import DEVICES, RULES, CapturedTable, captured_tables
 from masscomm.cdc.changelogs import MARK
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.row_ids import row_id
 from masscomm.domain.source_tables import SourceError, Value, directory_table, source_name
 from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, MISSED_DELETE_AGE_MS
 from masscomm.errors import DeadLetter
@@ -78,7 +79,7 @@ class RowChanged:
     """
 
     table: str
-    # The row's key of schemas/source.yaml, as text.
+    # The row's key of schemas/source.yaml, as text: a whole number, or a masscomm.domain.row_ids.row_id.
     id: str
     # The version of the row: SNAPSHOT_VERSION if the snapshot contains it, else the LSN of the change.
     version: int
@@ -286,8 +287,8 @@ class ChangeDecoder:
             return Irrelevant()
         tables, generation = self._tables[record.topic]
         try:
-            id_ = row_id_in(record.key)
-        except TypeError as error:
+            id_ = row_id_in(record.key, tables[0])
+        except (KeyError, TypeError) as error:
             raise DeadLetter("undecodable", f"a tombstone without the key of a row: {error}") from error
         return MissedDelete(
             tables=tuple(tables), id=id_, generation=generation, deleted_at_ms=max(record.timestamp_ms, 0)
@@ -312,7 +313,7 @@ def _table_change(tables: Sequence[str], generation: str, key: bytes | None, val
         raise DeadLetter("undecodable", f"unknown operation {operation!r:.100}")
     rows = _Rows(
         tables=tables,
-        id=row_id_in(key),
+        id=row_id_in(key, tables[0]),
         version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
         changed_at_ms=_integer(source["ts_ms"]),
         generation=generation,
@@ -362,7 +363,7 @@ class _Rows:
                 faults.append(fault)
                 if isinstance(fault, _WithoutOwner):  # guard: cdc.row_without_an_owner
                     deleted.append(self._row(table, None, earlier=_earlier(table, self.id, before)))
-                elif directory_table(table) == USER_SETTINGS:  # guard: cdc.refused_settings
+                elif directory_table(table) in RULES:  # guard: cdc.refused_settings
                     unreadable.append(self._row(table, {"channels": UNREADABLE}))
         if deleted or unreadable:
             raise RefusedRow(faults[0], deleted=deleted, unreadable=unreadable)
@@ -412,13 +413,26 @@ class _WithoutOwner(DeadLetter):
     """The column with the owner of a row is null (CapturedTable.owner)."""
 
 
-def row_id_in(key: bytes | None) -> str:
-    """Return the id of a row in the key of its record. Raises DeadLetter or TypeError if the key is malformed."""
-    columns = _object(key, "key")
-    if len(columns) != 1:
-        raise DeadLetter("undecodable", f"a key of one column was expected, not of {len(columns)}")
-    (value,) = columns.values()
-    return str(_integer(value))
+def row_id_in(key: bytes | None, name: str) -> str:
+    """Return the id of a row of a captured table in the key of its record.
+
+    Raises:
+        DeadLetter, KeyError or TypeError: The key is malformed.
+    """
+    columns, table = _object(key, "key"), captured_tables()[name]
+    if len(columns) != len(table.source.key):
+        raise DeadLetter("undecodable", f"a key of {len(table.source.key)} columns was expected, not of {len(columns)}")
+    if not table.key:
+        (value,) = columns.values()
+        return str(_integer(value))
+    values = [columns[column] for column in table.source.key]
+    if not all(map(has_type, values, map(columns_of(name).get, table.key))):
+        raise TypeError(f"a key of {', '.join(table.key)} was expected: {values!r:.100}")
+    try:
+        # As in its column, a char(n) is without its blanks.
+        return row_id(*(value.rstrip(" ") if isinstance(value, str) else value for value in values))
+    except ValueError as error:
+        raise DeadLetter("invalid", f"{name}: {error}") from error
 
 
 def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> dict[str, Any]:
@@ -431,7 +445,7 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
     table = captured_tables()[name]
     source, kinds = table.source, columns_of(name)
     # JSON without its rules could have lost an opt-out.
-    strict = source.directory_table == USER_SETTINGS
+    strict = source.directory_table in RULES
 
     def read(column: str) -> Any:
         value = after.get(column)
@@ -472,7 +486,7 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
             # A column that the table has lost says nothing about the owner.
             is_null = column == table.owner and value.column in after
             kind = _WithoutOwner if is_null else DeadLetter
-            raise kind("invalid", f"{name}.{column}{of} is missing in the row {source.key}={row_id}")
+            raise kind("invalid", f"{name}.{column}{of} is missing in the row {', '.join(source.key)}={row_id}")
     return found
 
 
@@ -484,7 +498,8 @@ def _check_present(table: CapturedTable, row_id: str, after: Mapping[str, Any]) 
         for part in value.parts() if value is not None else ():
             if part.column is not None and part.column not in after:  # guard: cdc.lost_column
                 lost = f"{source.qualified}.{part.column}"
-                raise DeadLetter("invalid", f"{source.name}.{name}: the row {source.key}={row_id} has no column {lost}")
+                row = f"{', '.join(source.key)}={row_id}"
+                raise DeadLetter("invalid", f"{source.name}.{name}: the row {row} has no column {lost}")
 
 
 def _lost(table: CapturedTable, after: Mapping[str, Any]) -> Iterator[str]:

@@ -36,7 +36,7 @@ def largest_record() -> int:
 
 
 def _columns_by_table() -> dict[str, list[str]]:
-    """Return the captured columns of each of the monolith's tables of the directory, with the key first."""
+    """Return the captured columns of each of the monolith's tables of the directory, with those of the key first."""
     found: dict[str, list[str]] = {}
     for table in source_tables().values():
         known = found.setdefault(table.qualified, [])
@@ -49,7 +49,7 @@ def debezium_config(generation: str, installation: str = INSTALLATION) -> dict[s
     replication slot.
     """
     slot, tables, events = slot_name(generation, installation), _columns_by_table(), outbox_table()
-    keys = {table: columns[:1] for table, columns in tables.items()}
+    keys = {table.qualified: list(table.key) for table in source_tables().values()}
     if events is not None:
         tables[events], keys[events] = list(outbox.COLUMNS), list(outbox.KEY_COLUMNS)
     templates = source_tables()[TEMPLATES]

@@ -20,6 +20,7 @@ from masscomm.decisions.caps import caps_for, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.digests import forecast_digests
 from masscomm.decisions.results import final_result
+from masscomm.directory.layers import related_to
 from masscomm.directory.port import Directory
 from masscomm.domain.call_results import Call, CallAnswer
 from masscomm.domain.channels import CHANNELS
@@ -165,10 +166,14 @@ class DryRun:
     def _add(self, found: Forecast, record: SendRequested, topic: str) -> None:
         now_ms = self.clock.now_ms()
         request = chunk_of(record, KafkaRecord(topic, 0, 0, timestamp_ms=now_ms))
-        users, settings, tenants = self.directory.users_and_layers(request.user_ids, [request.club_id])
+        related = related_to([(request.user_ids, request.club_id)])
+        layers = self.directory.users_and_layers(request.user_ids, [request.club_id], related)
+        users = layers.users
         # A missing row is not confirmed as absent: waiting for the directory could take longer than the request.
         # guard: dry_run.rules_of_tenant
-        view = plan.DirectoryView(users=users, settings=settings, tenants=tenants)
+        view = plan.DirectoryView(
+            users=users, settings=layers.settings, tenants=layers.tenants, tenant_users=layers.tenant_users
+        )
         # A user of another tenant reads as an unknown one.
         # guard: tenancy.dry_run_user
         own = {user_id for user_id, user in users.items() if user.club_id == request.club_id}
@@ -247,6 +252,7 @@ class DryRun:
             view = delivery.DirectoryView(
                 settings=known.settings,
                 tenants=known.tenants,
+                tenant_users=known.tenant_users,
                 devices=devices,
                 suppressed=self._suppressed(record, now_ms),
                 absence_is_confirmed=True,

@@ -19,7 +19,7 @@ from masscomm.domain.records import DeliveryRequested, Withdrawn
 from masscomm.domain.sends import SendControl
 from masscomm.domain.sms_settings import number_of
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.tenant_preferences import TenantLayers, layers_of
+from masscomm.domain.tenant_preferences import TenantLayers, layers_for, layers_of
 from masscomm.domain.time_limits import REGISTRAR_WAIT_S
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.errors import Retry
@@ -44,6 +44,8 @@ class DirectoryView(NamedTuple):
     settings: Mapping[int, UserSettings]
     # Club → its rules.
     tenants: Mapping[int, UserSettings] = {}
+    # (User, club) → the user's settings for the club.
+    tenant_users: Mapping[tuple[int, int], UserSettings] = {}
     devices: Mapping[int, Sequence[Device]] = {}
     # The current rows of the users of a late record (delayed, or built long ago), which may have changed since it was
     # built; None for any other record.
@@ -199,14 +201,16 @@ class _Rules(NamedTuple):
         """
         delivery, settings = self.delivery, self.view.settings.get(user_id)
         club_id, category, channel, at_ms = delivery.club_id, delivery.type, delivery.channel, delivery.timestamp
+        # guard: preferences.tenant_user_before_publishing
+        tenant = layers_for(self.tenant, self.view.tenant_users, user_id, club_id)
         if self.view.users is None:
             wish = decide_by_user_settings(
-                settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms, tenant=self.tenant
+                settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms, tenant=tenant
             )
         else:
             user = self.view.users.get(user_id)
             wish = decide_by_user(
-                user, settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms, tenant=self.tenant
+                user, settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms, tenant=tenant
             )
         if wish.status is not None:  # guard: preferences.opt_out_before_publishing
             return wish

@@ -29,7 +29,7 @@ from masscomm.domain.records import BuildRequested, RecheckRequested, SendReques
 from masscomm.domain.sends import SendControl
 from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
-from masscomm.domain.tenant_preferences import TenantLayers, layers_of
+from masscomm.domain.tenant_preferences import TenantLayers, layers_for, layers_of
 from masscomm.domain.users import User, UserSettings
 
 _DIRECTORY = "directory"
@@ -73,6 +73,8 @@ class DirectoryView(NamedTuple):
     unconfirmed: Collection[int] = frozenset()
     # Club → its rules.
     tenants: Mapping[int, UserSettings] = {}
+    # (User, club) → the user's settings for the club.
+    tenant_users: Mapping[tuple[int, int], UserSettings] = {}
 
     def recipients(self, request: RecheckRequested) -> list[Recipient]:
         """Return the recipients to decide about, each with the rows of the user."""
@@ -85,6 +87,7 @@ class DirectoryView(NamedTuple):
 
     def missing(self, request: RecheckRequested) -> list[int]:
         """Return the users to decide about that lack a row which could change the decision."""
+        tenant = layers_of(self.tenants, request.club_id)
         return [
             user_id
             for user_id in request.user_ids
@@ -96,6 +99,7 @@ class DirectoryView(NamedTuple):
                 type=request.type,
                 channels=request.channels,
                 at_ms=request.timestamp,
+                tenant=layers_for(tenant, self.tenant_users, user_id, request.club_id),
             )
         ]
 
@@ -261,7 +265,8 @@ def decide_recipients(chunk: Chunk, view: DirectoryView, now_ms: int, deadline_m
     for channel in request.channels:
         by_position = decisions[channel] = {}
         for recipient in recipients:
-            decision = unconfirmed if recipient.unconfirmed else _decide(chunk, recipient, channel, now_ms, tenant)
+            own = layers_for(tenant, view.tenant_users, recipient.user_id, request.club_id)
+            decision = unconfirmed if recipient.unconfirmed else _decide(chunk, recipient, channel, now_ms, own)
             if verdict_of(decision) is not Verdict.ALLOWED:
                 by_position[recipient.position] = decision
     return decisions

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, settings_tables
+from masscomm.cdc.captured_tables import DEVICES, RULES, TEMPLATES
 from masscomm.cdc.change_events import SNAPSHOT_VERSION, MissedDelete, RowChanged
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.documents import template
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.source_tables import directory_table
 
 type Source = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ def document_of(row: RowChanged) -> VersionedDocument:
     if row.applied_version is not None:
         # Changes that a deleted row had must not apply again.
         source = {**source, "preference_version": row.applied_version}  # guard: preferences.deleted_row
-    if row.columns is not None and row.version == SNAPSHOT_VERSION and row.table in settings_tables():
+    if row.columns is not None and row.version == SNAPSHOT_VERSION and directory_table(row.table) in RULES:
         # A change of preferences belongs to a row. The rows of all snapshots have one version.
         source = {**row.columns, "snapshot_lsn": row.lsn}
     if row.columns is not None and row.table == DEVICES:

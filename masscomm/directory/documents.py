@@ -10,14 +10,18 @@ from masscomm.cdc.captured_tables import USER_SETTINGS, USERS
 from masscomm.directory import device_states
 from masscomm.domain import preference_changes, tenant_preferences
 from masscomm.domain.platforms import platform_named, platform_of_arn
-from masscomm.domain.source_tables import directory_table
+from masscomm.domain.row_ids import SEPARATOR
+from masscomm.domain.source_tables import TENANT_SETTINGS, TENANT_USER_SETTINGS, directory_table, is_mapped
 from masscomm.domain.tenant_preferences import TenantPreferences
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.errors import Retry
+from masscomm.integers import integer
 from masscomm.observability.unreadable_items import read_each
 
 # The types of a user's texts, and these.
 _TEXTS = frozenset((str, type(None)))
+# The tables that are not settings of users in general.
+_OTHER_TABLES = frozenset((USERS, tenant_preferences.INDEX, TENANT_SETTINGS, TENANT_USER_SETTINGS))
 _USER_TEXTS = ("first_name", "last_name", "email", "phone", "locale", "time_zone")
 
 type Source = Mapping[str, Any]
@@ -72,7 +76,7 @@ def merged_settings(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSett
     for (table, user_id), (source, version, index) in found.items():
         if table == preference_changes.INDEX:
             changes[user_id] = source
-        elif table not in (USERS, tenant_preferences.INDEX):
+        elif table not in _OTHER_TABLES:
             known, newest, _ = merged.get(user_id, ({}, 0, ""))
             # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
             version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
@@ -101,12 +105,14 @@ def merged_settings(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSett
 
 
 def tenants_in(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSettings]:
-    """Return the rules of clubs among documents. Raises Retry if they cannot be read: nothing is let through without
-    them.
+    """Return the rules of clubs among documents: the monolith's rows, and masscomm's own documents. Raises Retry if
+    these cannot be read: nothing is let through without them.
     """
     tenants: dict[int, UserSettings] = {}
-    for (index, club_id), (source, *_) in found.items():
-        if index == tenant_preferences.INDEX:
+    for (index, club_id), (source, version, _) in found.items():
+        if index == TENANT_SETTINGS:
+            tenants[club_id] = _layer(source, version)
+        elif index == tenant_preferences.INDEX:
             try:
                 tenants[club_id] = TenantPreferences.read(source).settings
             except ValueError as error:  # guard: preferences.unreadable_rules_of_tenant
@@ -114,9 +120,33 @@ def tenants_in(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSettings]
     return tenants
 
 
-def tenant_ids(club_ids: Iterable[int]) -> list[int]:
-    """Return the ids of the documents with the rules of clubs, and of every club."""
-    return list(dict.fromkeys((*club_ids, tenant_preferences.EVERY_CLUB)))
+def tenant_users_in(found: Mapping[tuple[str, Any], Read]) -> dict[tuple[int, int], UserSettings]:
+    """Return (user id, club) → the user's settings for the club, among documents."""
+    of_club: dict[tuple[int, int], UserSettings] = {}
+    for (table, id_), (source, version, _) in found.items():
+        if table == TENANT_USER_SETTINGS:
+            user_id, club_id = map(integer, id_.split(SEPARATOR))
+            of_club[user_id, club_id] = _layer(source, version, user_id)
+    return of_club
+
+
+def _layer(source: Source, version: int, user_id: int = 0) -> UserSettings:
+    """Return the rules in a row of the monolith about a tenant."""
+    return UserSettings(
+        user_id=user_id,
+        channels=_rules(source.get("channels")),
+        categories=_rules(source.get("categories")),
+        version=source.get("snapshot_lsn") or version,
+        changed_at=ms_of(source.get("updated_at")),
+    )
+
+
+def tenant_documents(club_ids: Iterable[int]) -> list[tuple[str, int]]:
+    """Return (table or index, id) of the documents with the rules of clubs, and of every club."""
+    # guard: preferences.owner_of_tenant_rules
+    own = TENANT_SETTINGS if is_mapped(TENANT_SETTINGS) else tenant_preferences.INDEX
+    every = tenant_preferences.INDEX, tenant_preferences.EVERY_CLUB
+    return list(dict.fromkeys((*((own, club_id) for club_id in club_ids), every)))
 
 
 def _over(known: Source, later: Source) -> Source:

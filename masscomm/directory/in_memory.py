@@ -4,28 +4,31 @@ It passes the same contract tests as OpenSearchDirectory (tests/support/contract
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import batched, islice
+from types import MappingProxyType
 from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS
 from masscomm.directory import device_states, documents
+from masscomm.directory.layers import layers_in, related_documents
 from masscomm.directory.members import counts_of_members, pages_of_members
 from masscomm.directory.person import (
     DirectoryRow,
     Person,
     PersonDevice,
     is_pending,
+    person_documents,
     row_in,
     suppressed_in,
+    tenant_layers_in,
     tenant_rows_in,
 )
-from masscomm.directory.port import Layers, MembersCount, MembersPage, TemplateQuery
+from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.audiences import Audience
 from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.suppressions import Suppression, suppressed
-from masscomm.domain.tenant_preferences import layers_of
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
 
@@ -65,6 +68,8 @@ class InMemoryDirectory:
         self.preference_changes: dict[int, Mapping[str, Any]] = {}
         # Club id → the document of its rules.
         self.tenant_preferences: dict[int, Mapping[str, Any]] = {}
+        # (Optional table, id) → the document of its row.
+        self.rows: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._confirmed: DirectoryPosition | None = None
 
     def put(self, *rows: User | UserSettings | Device | Template) -> None:
@@ -112,22 +117,29 @@ class InMemoryDirectory:
             self._settings(user_ids),
         )
 
-    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+    def users_and_layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
         users, settings = self.users_and_settings(user_ids)
-        return Layers(users, settings, self._tenants(club_ids) if user_ids else {})
+        return self._layers(user_ids, club_ids, related)._replace(users=users, settings=settings)
 
-    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
-        return Layers({}, self.user_settings(user_ids), self._tenants(club_ids) if user_ids else {})
+    def layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
+        return self._layers(user_ids, club_ids, related)._replace(settings=self.user_settings(user_ids))
 
-    def _tenants(self, club_ids: Collection[int]) -> dict[int, UserSettings]:
-        return documents.tenants_in(self._tenant_rows(club_ids))
+    def _layers(self, user_ids: Sequence[int], club_ids: Collection[int], related: Related) -> Layers:
+        of_clubs = self._rows(documents.tenant_documents(club_ids)) if user_ids else {}
+        return layers_in(of_clubs | self._rows(related_documents(user_ids, related)))
 
-    def _tenant_rows(self, club_ids: Collection[int]) -> dict[tuple[str, int], documents.Read]:
-        return {
-            (tenant_preferences.INDEX, each): (self.tenant_preferences[each], 1, tenant_preferences.INDEX)
-            for each in documents.tenant_ids(club_ids)
-            if each in self.tenant_preferences
+    def _rows(self, wanted: Iterable[tuple[str, int | str]]) -> dict[tuple[str, Any], documents.Read]:
+        """Return the documents of other tables than those of `put`."""
+        stored = {
+            **self.rows,
+            **{(tenant_preferences.INDEX, str(each)): row for each, row in self.tenant_preferences.items()},
         }
+        found = ((table, id_, stored.get((table, str(id_)))) for table, id_ in wanted)
+        return {(table, id_): (row, 1, table) for table, id_, row in found if row is not None}
 
     def _settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         found = {
@@ -163,7 +175,7 @@ class InMemoryDirectory:
         suppression = self._suppressions.get(suppressions.id_of(user.club_id, user.email or ""))
         row = DirectoryRow(USER_SETTINGS, self._versions.get((UserSettings, user_id), 0), own and own.changed_at)
         columns = ("channels", "categories", "quiet_hours")
-        of_tenants = {club_id: read for (_, club_id), read in self._tenant_rows([user.club_id]).items()}
+        of_tenants = self._rows(person_documents(user_id, user.club_id))
         return Person(
             user=user,
             row=DirectoryRow(USERS, self._versions[User, user_id]),
@@ -174,8 +186,8 @@ class InMemoryDirectory:
             is_pending=document is not None and is_pending(document, own),
             devices=tuple(map(self._with_row, self._devices_of([user_id])[user_id])),
             suppression=None if suppression is None else suppressed_in((suppression, 1, ""), user, now_ms),
-            tenant=layers_of(self._tenants([user.club_id]), user.club_id),
-            tenant_rows=tenant_rows_in(of_tenants, user.club_id),
+            tenant=tenant_layers_in(of_tenants, user),
+            tenant_rows=tenant_rows_in(of_tenants),
         )
 
     def _with_row(self, device: Device) -> PersonDevice:

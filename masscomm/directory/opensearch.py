@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import cache
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from masscomm import environment
@@ -22,10 +23,11 @@ from masscomm.directory import device_states, documents, generations
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.documents import Read, Source
+from masscomm.directory.layers import layers_in, related_documents
 from masscomm.directory.members import counts_of_members, pages_of_members
-from masscomm.directory.person import DeviceRead, Person, person_in
-from masscomm.directory.port import Layers, MembersCount, MembersPage, TemplateQuery
-from masscomm.domain import preference_changes, suppressions, tenant_preferences
+from masscomm.directory.person import DeviceRead, Person, person_documents, person_in
+from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
+from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -108,17 +110,24 @@ class OpenSearchDirectory:
         found = self._by_id(wanted, tables=len(tables))
         return documents.users_in(found), documents.merged_settings(found)
 
-    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
-        return self._layers((USERS, *settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+    def users_and_layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
+        return self._layers((USERS, *settings_tables(), preference_changes.INDEX), user_ids, club_ids, related)
 
-    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
-        return self._layers((*settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+    def layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
+        return self._layers((*settings_tables(), preference_changes.INDEX), user_ids, club_ids, related)
 
-    def _layers(self, tables: Sequence[str], user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
-        wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
-        tenants = [(tenant_preferences.INDEX, club_id) for club_id in documents.tenant_ids(club_ids)]
-        found = self._by_id(wanted, tables=len(tables), first=tenants)
-        return Layers(documents.users_in(found), documents.merged_settings(found), documents.tenants_in(found))
+    def _layers(
+        self, tables: Sequence[str], user_ids: Sequence[int], club_ids: Collection[int], related: Related
+    ) -> Layers:
+        ids = dict.fromkeys(user_ids)
+        wanted: list[tuple[str, int | str]] = [(table, user_id) for user_id in ids for table in tables]
+        wanted += related_documents(ids, related)
+        for_each = -(-len(wanted) // max(1, len(ids)))
+        return layers_in(self._by_id(wanted, tables=for_each, first=documents.tenant_documents(club_ids)))
 
     def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
         return pages_of_members(self._users_of_club(club_id, after), audience, self)
@@ -159,8 +168,8 @@ class OpenSearchDirectory:
         ids = [int(hit["_id"]) for page in self._pages(DEVICES, query) for hit in page]
         name = suppressions.id_of(user[user_id].club_id, user[user_id].email or "")
         wanted = [(table, str(id_)) for id_ in ids for table in (DEVICES, device_states.INDEX)]
-        tenants = documents.tenant_ids([user[user_id].club_id])
-        named = [(suppressions.INDEX, name), *((tenant_preferences.INDEX, str(each)) for each in tenants)]
+        layers = person_documents(user_id, user[user_id].club_id)
+        named = [(suppressions.INDEX, name), *layers]
         rows = self._by_id([*wanted, *named], tables=3)
         devices = [
             DeviceRead(id_, row, rows.get((device_states.INDEX, str(id_))))
@@ -169,7 +178,7 @@ class OpenSearchDirectory:
             if (row := rows.get((DEVICES, str(id_)))) is not None
             and (row[0].get("user_id"), row[0].get("active")) == (user_id, True)
         ]
-        of_tenants = {each: rows.get((tenant_preferences.INDEX, str(each))) for each in tenants}
+        of_tenants = {each: rows[each] for each in layers if each in rows}
         return person_in(user_id, found, devices, rows.get((suppressions.INDEX, name)), of_tenants, now_ms)
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
@@ -276,7 +285,7 @@ class OpenSearchDirectory:
         found = self._by_id([(generations.INDEX, f"position-{generation}")])
         return next((DirectoryPosition(lsn=row["lsn"], ts_ms=row["ts_ms"]) for row, *_ in found.values()), None)
 
-    def _by_id[I: (int, str)](
+    def _by_id[I: int | str](
         self, wanted: Sequence[tuple[str, I]], *, tables: int = 1, first: Sequence[tuple[str, I]] = ()
     ) -> dict[tuple[str, I], Read]:
         """Return (index or alias, id) → (row, version, index) for the documents that exist and are not deleted. Deleted

@@ -11,9 +11,20 @@ from masscomm.directory import device_states, documents
 from masscomm.directory.documents import Read
 from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.preference_changes import PreferenceChanges
-from masscomm.domain.preferences import GLOBAL, TENANT, USER, Decision, decide_by_user_settings, settings_column
-from masscomm.domain.tenant_preferences import NO_TENANT_LAYERS, TenantLayers, layers_of
+from masscomm.domain.preferences import (
+    GLOBAL,
+    TENANT,
+    TENANT_USER,
+    USER,
+    Decision,
+    decide_by_user_settings,
+    settings_column,
+)
+from masscomm.domain.row_ids import row_id
+from masscomm.domain.source_tables import TENANT_USER_SETTINGS, is_mapped
+from masscomm.domain.tenant_preferences import NO_TENANT_LAYERS, TenantLayers, layers_for, layers_of
 from masscomm.domain.users import Device, User, UserSettings
+from masscomm.integers import integer
 from masscomm.observability.unreadable_items import read_each
 
 
@@ -110,7 +121,7 @@ def person_in(
     found: Mapping[tuple[str, int], Read],
     devices: Iterable[DeviceRead],
     suppression: Read | None,
-    tenants: Mapping[int, Read | None],
+    tenants: Mapping[tuple[str, Any], Read],
     now_ms: int,
 ) -> Person | None:
     """Return the user in these documents; None without a user that can be read.
@@ -119,15 +130,13 @@ def person_in(
         found: (table, user id) → the document, of users, settings and changes through masscomm.
         devices: The user's active devices in the order of their ids. One that cannot be read is left out.
         suppression: The document that can suppress the user's address.
-        tenants: Club → the document with its rules.
+        tenants: The documents of person_documents that exist.
         now_ms: The present time.
     """
     read = found.get((USERS, user_id))
     user = None if read is None else documents.users([(user_id, read[0])]).get(user_id)
     if read is None or user is None:
         return None
-    of_tenants = {club_id: each for club_id, each in tenants.items() if each is not None}
-    rules = documents.tenants_in({(tenant_preferences.INDEX, key): each for key, each in of_tenants.items()})
     own = {key: each for key, each in found.items() if key[0] in settings_tables()}
     own_settings = documents.merged_settings(own).get(user_id)
     changes = found.get((preference_changes.INDEX, user_id))
@@ -147,15 +156,32 @@ def person_in(
         is_pending=changes is not None and is_pending(changes[0], own_settings),
         devices=tuple(read_each(devices, _device, store=DEVICES, key=lambda each: {"id": str(each.device_id)})),
         suppression=None if suppression is None else suppressed_in(suppression, user, now_ms),
-        tenant=layers_of(rules, user.club_id),
-        tenant_rows=tenant_rows_in(of_tenants, user.club_id),
+        tenant=tenant_layers_in(tenants, user),
+        tenant_rows=tenant_rows_in(tenants),
     )
 
 
-def tenant_rows_in(found: Mapping[int, Read], club_id: int) -> dict[str, DirectoryRow]:
-    """Return layer → row of the documents with the rules of a club and of every club."""
-    layers = {club_id: TENANT, tenant_preferences.EVERY_CLUB: GLOBAL}
-    return {layer: row_in(tenant_preferences.INDEX, found[each]) for each, layer in layers.items() if each in found}
+def person_documents(user_id: int, club_id: int) -> list[tuple[str, str]]:
+    """Return (table or index, id) of the documents with the layers that a club adds to a user's settings."""
+    of_clubs = [(index, str(each)) for index, each in documents.tenant_documents([club_id])]
+    return of_clubs + ([(TENANT_USER_SETTINGS, row_id(user_id, club_id))] if is_mapped(TENANT_USER_SETTINGS) else [])
+
+
+def tenant_layers_in(found: Mapping[tuple[str, Any], Read], user: User) -> TenantLayers:
+    """Return the layers of the user's club in these documents."""
+    of_clubs = {(table, integer(id_)): each for (table, id_), each in found.items() if table != TENANT_USER_SETTINGS}
+    layers = layers_of(documents.tenants_in(of_clubs), user.club_id)
+    return layers_for(layers, documents.tenant_users_in(found), user.user_id, user.club_id)
+
+
+def tenant_rows_in(found: Mapping[tuple[str, Any], Read]) -> dict[str, DirectoryRow]:
+    """Return layer → row of these documents."""
+    every = (tenant_preferences.INDEX, str(tenant_preferences.EVERY_CLUB))
+    rows = {}
+    for (table, id_), read in found.items():
+        of_club = GLOBAL if (table, id_) == every else TENANT
+        rows[TENANT_USER if table == TENANT_USER_SETTINGS else of_club] = row_in(table, read)
+    return rows
 
 
 def is_pending(document: Mapping[str, Any], own_settings: UserSettings | None) -> bool:

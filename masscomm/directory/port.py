@@ -11,6 +11,7 @@ A look-up has four different results. A caller must not mistake one for another:
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from masscomm.directory.person import Person
@@ -51,6 +52,10 @@ class MembersCount(NamedTuple):
     channels: Mapping[str, int]
 
 
+# User → (table, id) of further documents about the user as a recipient (masscomm.directory.layers).
+type Related = Mapping[int, Collection[tuple[str, str]]]
+
+
 class Layers(NamedTuple):
     """Settings of users, and rules of clubs, which precede each other as masscomm.domain.preferences says."""
 
@@ -58,6 +63,8 @@ class Layers(NamedTuple):
     settings: dict[int, UserSettings]
     # Club → its rules.
     tenants: dict[int, UserSettings]
+    # (User, club) → the user's settings for the club.
+    tenant_users: dict[tuple[int, int], UserSettings]
 
 
 class Directory(Protocol):
@@ -75,13 +82,20 @@ class Directory(Protocol):
         """Return users and user settings, with half the round trips of two calls."""
         ...
 
-    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+    def users_and_layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
         """Return users and user settings with the rules of clubs (tenants), in the round trips of users_and_settings.
         The rules for every club are under tenant_preferences.EVERY_CLUB. They are read in real time.
+
+        Args:
+            related: Further documents to read about these users.
         """
         ...
 
-    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+    def layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
         """Return as users_and_layers, without users."""
         ...
 

@@ -7,19 +7,21 @@ proof of `confirm`. The service refuses look-ups while it is behind, so that no 
 import json
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import batched
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from masscomm import environment, fast_json
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.pooled_http import PooledHttp
 from masscomm.aws.secrets import secret_setting
-from masscomm.cdc.captured_tables import DEVICES, USERS, settings_tables
+from masscomm.cdc.captured_tables import DEVICES, USERS, captured_tables, settings_tables
 from masscomm.directory import documents
-from masscomm.directory.person import DeviceRead, Person, person_in
-from masscomm.directory.port import Layers, MembersCount, MembersPage, TemplateQuery
-from masscomm.domain import preference_changes, suppressions, tenant_preferences
+from masscomm.directory.layers import layers_in, related_documents
+from masscomm.directory.person import DeviceRead, Person, person_documents, person_in
+from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
+from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -104,15 +106,21 @@ class StateDirectory:
         found = self._by_id(tables, user_ids)
         return documents.users_in(found), documents.merged_settings(found)
 
-    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
-        return self._layers((USERS, *settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+    def users_and_layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
+        return self._layers((USERS, *settings_tables(), preference_changes.INDEX), user_ids, club_ids, related)
 
-    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
-        return self._layers((*settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+    def layers(
+        self, user_ids: Sequence[int], club_ids: Collection[int], related: Related = MappingProxyType({})
+    ) -> Layers:
+        return self._layers((*settings_tables(), preference_changes.INDEX), user_ids, club_ids, related)
 
-    def _layers(self, tables: Sequence[str], user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
-        found = self._by_id(tables, user_ids, first={tenant_preferences.INDEX: documents.tenant_ids(club_ids)})
-        return Layers(documents.users_in(found), documents.merged_settings(found), documents.tenants_in(found))
+    def _layers(
+        self, tables: Sequence[str], user_ids: Sequence[int], club_ids: Collection[int], related: Related
+    ) -> Layers:
+        tenants = _by_table(documents.tenant_documents(club_ids))
+        return layers_in(self._by_id(tables, user_ids, first=tenants, related=related))
 
     def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
         request = {"club_id": club_id, "after": after, "audience": json.dumps(audience.document)}
@@ -154,11 +162,13 @@ class StateDirectory:
             for id_, (version, source), states in rows
         ]
         name = suppressions.id_of(user[user_id].club_id, user[user_id].email or "")
-        tenants = documents.tenant_ids([user[user_id].club_id])
-        of_tenants = {tenant_preferences.INDEX: [str(each) for each in tenants]}
-        others = self._by_id((suppressions.INDEX,), [name], first=of_tenants)
-        rows = {each: others.get((tenant_preferences.INDEX, str(each))) for each in tenants}
-        return person_in(user_id, found, devices, others.get((suppressions.INDEX, name)), rows, now_ms)
+        layers = [
+            (table, captured_tables()[table].id_of(id_) if table in captured_tables() else id_)
+            for table, id_ in person_documents(user_id, user[user_id].club_id)
+        ]
+        others = self._by_id((suppressions.INDEX,), [name], first=_by_table(layers))
+        of_tenants = {(table, str(id_)): others[table, id_] for table, id_ in layers if (table, id_) in others}
+        return person_in(user_id, found, devices, others.get((suppressions.INDEX, name)), of_tenants, now_ms)
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
@@ -245,23 +255,30 @@ class StateDirectory:
         confirmed = self._confirmed
         return None if confirmed is None else confirmed[1]
 
-    def _by_id[I: (int, str)](
-        self, tables: Sequence[str], ids: Sequence[I], *, first: Mapping[str, Sequence[I]] | None = None
-    ) -> dict[tuple[str, I], documents.Read]:
+    def _by_id(
+        self,
+        tables: Sequence[str],
+        ids: Sequence[Any],
+        *,
+        first: Mapping[str, Sequence[Any]] | None = None,
+        related: Related = MappingProxyType({}),
+    ) -> dict[tuple[str, Any], documents.Read]:
         """Return (table, id) → (row, version, index) for the documents that `_rows` returns.
 
         Args:
             tables: The tables of the ids.
             first: A few ids of other tables, in the first request; it is sent if there are ids.
+            related: Further documents about the ids, each in the request of its id.
         """
-        found: dict[tuple[str, I], documents.Read] = {}
-        others = first or {}
+        found: dict[tuple[str, Any], documents.Read] = {}
+        few = first or {}
         for some in batched(dict.fromkeys(ids), self._slice_size, strict=False):
+            others = {**few, **_by_table(related_documents(some, related))}
             answer = self._answer("look-up", {"tables": {**dict.fromkeys(tables, some), **others}})
             found |= _rows(answer, tables, some)
             for table, of_table in others.items():
                 found |= _rows(answer, (table,), of_table)
-            others = {}
+            few = {}
         return found
 
     def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -326,6 +343,13 @@ def _rows[I: (int, str)](answer: Any, tables: Sequence[str], ids: Sequence[I]) -
         for id_, row in zip(ids, answer["tables"][table], strict=True)
         if row is not None and documents.is_answered(table, row[1])
     }
+
+
+def _by_table[I: int | str](documents: Iterable[tuple[str, I]]) -> dict[str, list[I]]:
+    found: dict[str, list[I]] = {}
+    for table, id_ in documents:
+        found.setdefault(table, []).append(id_)
+    return found
 
 
 def _user(row: Any) -> User:

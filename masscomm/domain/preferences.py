@@ -17,6 +17,7 @@ from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.names import folded
 from masscomm.domain.setting_names import malformed, read_names, setting_names
+from masscomm.domain.source_tables import TENANT_SETTINGS, TENANT_USER_SETTINGS, is_mapped
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.tenant_preferences import NO_TENANT_LAYERS, TenantLayers
 from masscomm.domain.users import User, UserSettings
@@ -96,6 +97,7 @@ def needs_confirmation(
     type: str,
     channels: Collection[str],
     at_ms: int | None = None,
+    tenant: TenantLayers = NO_TENANT_LAYERS,
 ) -> bool:
     """Return whether a missing row could change the decision. Only then must the directory be confirmed as complete."""
     if not any(channel in CHANNELS for channel in channels):
@@ -103,7 +105,14 @@ def needs_confirmation(
     if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
         return True
     is_missing = user_settings is None or user_settings.is_absent  # guard: preferences.changes_without_a_row
+    # guard: preferences.missing_layers
+    is_missing = is_missing or any(layer is None and is_mapped(table) for table, layer in _captured_layers(tenant))
     return is_missing and not category(type, at_ms=at_ms).mandatory  # guard: preferences.mandatory_without_settings
+
+
+def _captured_layers(tenant: TenantLayers) -> Iterable[tuple[str, UserSettings | None]]:
+    """Return the layers that are rows of the monolith, if it has their tables."""
+    return (TENANT_USER_SETTINGS, tenant.user), (TENANT_SETTINGS, tenant.own)
 
 
 def decide_by_user_settings(

@@ -22,6 +22,9 @@ from schemas import absolute
 
 # The environment variable with the path of a file that replaces schemas/source.yaml.
 SOURCE_VARIABLE = "MASSCOMM_SOURCE"
+# The optional tables of the directory: settings of users for one tenant, rules of tenants, and follows.
+TENANT_USER_SETTINGS, TENANT_SETTINGS, MEMBERSHIPS = "tenant_user_settings", "tenant_settings", "memberships"
+OPTIONAL_TABLES = (TENANT_USER_SETTINGS, TENANT_SETTINGS, MEMBERSHIPS)
 # Names that Debezium keeps in the name of a topic. It replaces all other characters.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -155,8 +158,8 @@ class SourceTable:
     # The monolith's schema and table.
     schema: str
     table: str
-    # The monolith's column with the id of the document.
-    key: str
+    # The monolith's columns whose values are the id of the document.
+    key: tuple[str, ...]
     # Column of the directory → its value.
     columns: Mapping[str, Value]
     # Name → value, for templates.
@@ -179,10 +182,10 @@ class SourceTable:
         return directory_table(self.name)
 
     def read_columns(self) -> list[str]:
-        """Return the monolith's columns that are captured, with the key first and without repetitions."""
+        """Return the monolith's columns that are captured, with those of the key first and without repetitions."""
         values = [*self.columns.values(), *self.attributes.values()]
         parts = [part for value in values for part in value.parts()]
-        return list(dict.fromkeys([self.key, *(part.column for part in parts if part.column)]))
+        return list(dict.fromkeys([*self.key, *(part.column for part in parts if part.column)]))
 
 
 def directory_table(name: str) -> str:
@@ -214,6 +217,11 @@ def read_document(path: Path, name: str) -> Any:
 def source_tables() -> Mapping[str, SourceTable]:
     """Return the entries of the file of the monolith's tables by name. Raises SourceError."""
     return read_source(_document(), source_name())
+
+
+def is_mapped(table: str) -> bool:
+    """Return whether the monolith has an optional table of the directory. Raises SourceError."""
+    return table in source_tables()
 
 
 def creates_publication() -> bool:
@@ -266,7 +274,7 @@ def read_source(document: Mapping[str, Any], file: str = "source.yaml") -> Mappi
             name=name,
             schema=_checked(schema, where),
             table=_checked(table, where),
-            key=_checked(str(entry["key"]), where),
+            key=_key(entry["key"], where),
             columns={each: Value.read(value, f"{where}.{each}") for each, value in entry["columns"].items()},
             attributes={
                 each: Value.read(value, f"{where}.attributes.{each}")
@@ -278,7 +286,7 @@ def read_source(document: Mapping[str, Any], file: str = "source.yaml") -> Mappi
 
 
 def _check_names(tables: Mapping[str, SourceTable], file: str) -> None:
-    keys: dict[str, str] = {}
+    keys: dict[str, tuple[str, ...]] = {}
     for name, table in tables.items():
         if not re.fullmatch(r"[a-z_]+|user_settings\.[a-z_]+", name):
             raise SourceError(f"{file}: {name}: only user_settings may have further entries")
@@ -286,7 +294,8 @@ def _check_names(tables: Mapping[str, SourceTable], file: str) -> None:
             raise SourceError(f"{file}: {name}: only users have attributes")
         # Kafka's records of a table have one key, which is the document's id in each table of the directory.
         if keys.setdefault(table.qualified, table.key) != table.key:
-            raise SourceError(f"{file}: {name}: {table.qualified} already has the key {keys[table.qualified]}")
+            known = ", ".join(keys[table.qualified])
+            raise SourceError(f"{file}: {name}: {table.qualified} already has the key {known}")
 
 
 def is_name(text: str) -> bool:
@@ -298,6 +307,13 @@ def _checked(name: str, where: str) -> str:
     if not is_name(name):
         raise SourceError(f"{where}: {name!r} is no name of letters, digits and underscores")
     return name
+
+
+def _key(entry: Any, where: str) -> tuple[str, ...]:
+    columns = entry if isinstance(entry, list) else [entry]
+    if not columns or len(set(map(str, columns))) < len(columns):
+        raise SourceError(f"{where}: key is a column, or a list of different columns")
+    return tuple(_checked(str(column), where) for column in columns)
 
 
 def _as_text(value: Any) -> str:

@@ -74,6 +74,19 @@ class TenantPreferences:
         return cls(club_id=club_id, channels=channels, categories=categories, version=version)
 
 
+def layers_for(
+    layers: TenantLayers, tenant_users: Mapping[tuple[int, int], UserSettings], user_id: int, club_id: int
+) -> TenantLayers:
+    """Return the layers of a club with the settings of one of its users for it.
+
+    Args:
+        layers: The layers of the club.
+        tenant_users: (User, club) → the user's settings for the club.
+    """
+    own = tenant_users.get((user_id, club_id)) if tenant_users else None
+    return layers if own is None else layers._replace(user=own)
+
+
 def layers_of(tenants: Mapping[int, UserSettings], club_id: int) -> TenantLayers:
     """Return the layers of a club.
 

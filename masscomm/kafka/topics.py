@@ -176,10 +176,12 @@ def captured_table_entries(sources: Mapping[str, SourceTable]) -> Mapping[str, M
     masscomm.cdc.captured_tables interprets them.
 
     Raises:
-        SourceError: A table of the directory has no source, or a source has no table of the directory.
+        SourceError: A table of the directory that is not optional has no source, or a source has no table of the
+            directory.
     """
     tables = _document()["cdc"]["tables"]
-    if missing := tables.keys() - sources.keys():
+    needed = {name for name, table in tables.items() if not table.get("optional")}
+    if missing := needed - sources.keys():
         raise SourceError(f"{source_name()} has no entry for {', '.join(sorted(missing))}")
     if unknown := {each.directory_table for each in sources.values()} - tables.keys():
         raise SourceError(f"{source_name()}: the directory has no table {', '.join(sorted(unknown))}")

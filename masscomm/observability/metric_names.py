@@ -330,7 +330,15 @@ CHANGE_LATENCY: Mapping[str, Metric] = {
         family="ChangeLatency",
         labels={"table": table},
     )
-    for table in ("users", "user_settings", "devices", "notification_templates")
+    for table in (
+        "users",
+        "user_settings",
+        "devices",
+        "notification_templates",
+        "tenant_user_settings",
+        "tenant_settings",
+        "memberships",
+    )
 }
 METRICS_AGE = _gauge(
     "MetricsAge",

@@ -12,7 +12,7 @@ from urllib3.util import SKIP_HEADER
 
 from masscomm.aws.authentication import OpenSearchSigner
 from masscomm.cdc.captured_tables import captured_tables
-from masscomm.domain.source_tables import directory_table
+from masscomm.domain.source_tables import OPTIONAL_TABLES, directory_table, is_mapped
 from ops.provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
 # _bulk and _mget need a cluster permission in addition to index permissions; changing an alias needs an index
@@ -57,7 +57,7 @@ def create_indices(opensearch_url: str, generation: str, *, auth: OpenSearchSign
     Raises:
         ProvisioningError: OpenSearch refused an index or a mapping.
     """
-    definitions = _definitions(generation)
+    definitions = index_definitions(generation)
     for name, definition in definitions.items():
         with _opensearch(opensearch_url, auth, f"index {name}") as client:
             answer = client.indices.create(index=name, body=definition, ignore=400)
@@ -75,7 +75,7 @@ def outdated_indices(opensearch_url: str, generation: str, *, auth: OpenSearchSi
         ProvisioningError: OpenSearch cannot answer.
     """
     found = []
-    for name, definition in _definitions(generation).items():
+    for name, definition in index_definitions(generation).items():
         with _opensearch(opensearch_url, auth, f"index {name}") as client:
             known = client.indices.get_mapping(index=name, ignore=404)
             if "error" in known:
@@ -85,9 +85,11 @@ def outdated_indices(opensearch_url: str, generation: str, *, auth: OpenSearchSi
     return found
 
 
-def _definitions(generation: str) -> dict[str, Any]:
+def index_definitions(generation: str) -> dict[str, Any]:
     """Return the definitions of schemas/indices by the names of their indices."""
-    stems = {path.stem for path in (SCHEMAS / "indices").glob("*.json")} | set(captured_tables())
+    files = {path.stem for path in (SCHEMAS / "indices").glob("*.json")}
+    # guard: directory.unmapped_tables
+    stems = files - {name for name in OPTIONAL_TABLES if not is_mapped(name)} | set(captured_tables())
     return {
         index_name(stem, generation): json.loads((SCHEMAS / "indices" / f"{directory_table(stem)}.json").read_text())
         for stem in sorted(stems)

@@ -1523,6 +1523,35 @@ MUTANTS = (
         Becomes("layers_of({}, delivery.club_id)"),
     ),
     Mutant(
+        "preferences.tenant_user_before_publishing",
+        "The settings of a user for the tenant are read again before a message is published.",
+        Becomes("self.tenant"),
+    ),
+    Mutant(
+        "preferences.missing_layers",
+        "A row of a mapped layer of preferences that may not have arrived is waited for.",
+        Removed(),
+    ),
+    Mutant(
+        "preferences.owner_of_tenant_rules",
+        "Where the monolith has a table with the rules of tenants, no document of masscomm replaces them.",
+        Becomes("tenant_preferences.INDEX"),
+    ),
+    Mutant(
+        "preferences.owner_of_captured_rules",
+        "Rules of tenants that are rows of the monolith are not changed by REST.",
+    ),
+    Mutant(
+        "preferences.damaged_rules_replaced",
+        "Damaged rules of a tenant can be replaced.",
+        Becomes("rules != (channels, categories)"),
+    ),
+    Mutant(
+        "directory.unmapped_tables",
+        "An optional table that is not mapped has no index, whose name would be that of its alias later.",
+        Becomes("files | set(captured_tables())"),
+    ),
+    Mutant(
         "tenancy.layers_of_tenant",
         "The rules of one tenant do not apply to users of another.",
         Returns("TenantLayers(own=tenants.get(max(tenants)), every=tenants.get(EVERY_CLUB))"),

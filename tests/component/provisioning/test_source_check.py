@@ -505,3 +505,44 @@ def test_mapping_without_its_database_names_the_variable(
     create_monolith(replace(config, monolith_url=postgres.database_url("monolith")))
     monkeypatch.undo()
     create_monolith(config)
+
+
+def test_key_of_several_columns_is_checked(database: Database) -> None:
+    """The statements that repair it are sufficient."""
+    entry = {
+        "table": "crm.club_choice",
+        "key": ["person_no", "club_no"],
+        "columns": {
+            "user_id": "person_no",
+            "club_id": "club_no",
+            "channels": "channels",
+            "categories": "categories",
+        },
+    }
+
+    def checked() -> list[Finding]:
+        document = yaml.safe_load((SECOND / "source.yaml").read_text())
+        document["tables"]["tenant_user_settings"] = entry
+        found = check_source(database.owner_url, database.user, read_source(document), creates_publication=True)
+        return [each for each in found if "club_choice" in each.text]
+
+    (missing,) = checked()
+    assert missing.text == "the table crm.club_choice is missing; tenant_user_settings derives from it"
+    database.run(*missing.repair)
+    assert checked() == []
+    database.run(
+        "ALTER TABLE crm.club_choice DROP CONSTRAINT club_choice_pkey",
+        "ALTER TABLE crm.club_choice ALTER person_no DROP NOT NULL",
+        "CREATE UNIQUE INDEX ON crm.club_choice (person_no, club_no, channels) INCLUDE (categories)",
+    )
+    problems = checked()
+    assert [each.text.partition(",")[0] for each in problems if not each.warning] == [
+        "crm.club_choice.person_no may be null",
+        "crm.club_choice may have several rows with one (person_no",
+    ]
+    for each in problems:
+        database.run(*each.repair)
+    assert checked() == []
+    database.run("INSERT INTO crm.club_choice VALUES (1, 2)", "ALTER TABLE crm.club_choice ALTER person_no TYPE text")
+    (wrong,) = checked()
+    assert wrong.text.startswith("crm.club_choice.person_no is text")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from functions.device_registrar.endpoints import endpoint_arn
+from masscomm.directory.layers import related_to
 from masscomm.directory.person import DirectoryRow
-from masscomm.directory.port import Directory, MembersPage, TemplateQuery
+from masscomm.directory.port import Directory, Layers, MembersPage, TemplateQuery
 from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.preferences import decide_by_user_settings
@@ -52,6 +53,10 @@ class Tables(ABC):
     @abstractmethod
     def put_rules(self, *several: Mapping[str, Any]) -> None:
         """Store documents with the rules of clubs, each for the first time."""
+
+    @abstractmethod
+    def put_optional(self, table: str, *documents: tuple[str, Mapping[str, Any]]) -> None:
+        """Insert rows of an optional table: (id, columns)."""
 
     @abstractmethod
     def not_ready(self) -> None:
@@ -123,7 +128,7 @@ def deciding(directory: Directory, channel: str) -> tuple[str | None, bool]:
 
 
 class DirectoryContract:
-    """Subclasses define the fixture `tables`."""
+    """Subclasses define the fixtures `tables` and `mapped_tables`; these have all optional tables."""
 
     def test_known_rows_are_found_and_others_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS)
@@ -278,7 +283,44 @@ class DirectoryContract:
     def test_rules_of_clubs_are_read_with_many_users(self, tables: Tables) -> None:
         tables.put_rules(RULES.document)
         found = tables.directory.users_and_layers(range(1, 1_001), [7, 8])
-        assert found == ({}, {}, {7: RULES.settings})
+        assert found == Layers({}, {}, {7: RULES.settings}, {})
+
+    @pytest.mark.kills(guard="preferences.owner_of_tenant_rules")
+    def test_mapped_rules_of_clubs_are_those_of_the_monolith(self, mapped_tables: Tables) -> None:
+        """The rules for every club stay masscomm's own."""
+        tables = mapped_tables
+        tables.put_rules(RULES.document, replace(RULES, club_id=EVERY_CLUB).document)
+        tables.put_optional("tenant_settings", ("7", {"club_id": 7, "channels": {"push": False}, "categories": None}))
+        tables.put_optional("tenant_settings", ("8", {"deleted": True, "deleted_at_ms": 1}))
+        found = tables.directory.users_and_layers([1], [7, 8]).tenants
+        assert found.keys() == {7, EVERY_CLUB}
+        assert (found[7].channels, found[7].categories) == ({"push": False}, {})
+        assert found[EVERY_CLUB] == RULES.settings
+
+    def test_settings_of_users_for_clubs_are_read_with_users(self, mapped_tables: Tables) -> None:
+        tables = mapped_tables
+        tables.put(USER, SETTINGS)
+        row = {"user_id": 1, "club_id": 7, "channels": {"email": True}, "categories": None}
+        tables.put_optional("tenant_user_settings", ("1:7", row), ("1:8", row), ("2:7", row))
+        related = related_to([(range(1, 600), 7)])
+        for look_up in (tables.directory.users_and_layers, tables.directory.layers):
+            found = look_up(range(1, 600), [7], related)
+            assert found.tenant_users.keys() == {(1, 7), (2, 7)}
+            assert found.tenant_users[1, 7].channels == {"email": True}
+            assert found.settings == tables.directory.user_settings([1])
+        assert tables.directory.user_settings([1])[1].channels == SETTINGS.channels
+
+    def test_mapped_layers_decide_about_a_person(self, mapped_tables: Tables) -> None:
+        tables = mapped_tables
+        tables.put(USER, SETTINGS)
+        tables.put_optional("tenant_user_settings", ("1:7", {"user_id": 1, "channels": {"push": False}}))
+        tables.put_optional("tenant_settings", ("7", {"club_id": 7, "channels": {"email": False}}))
+        person = tables.directory.person(1, NOW)
+        assert person is not None
+        for channel, table in {"push": "tenant_user_settings", "email": "tenant_settings"}.items():
+            decision = person.decide(type="match_reminder", channel=channel)
+            row = person.deciding_row(decision, type="match_reminder", channel=channel)
+            assert (decision.status, row and row.table) == (Status.SUPPRESSED, table)
 
     @pytest.mark.kills(guard="preferences.unreadable_rules_of_tenant")
     def test_unreadable_rules_of_a_club_are_a_retry(self, tables: Tables) -> None:

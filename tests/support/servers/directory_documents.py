@@ -1,5 +1,6 @@
 """Rows of the directory as the documents that cdc_consumer and device_registrar write."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from masscomm.directory.bulk_writes import VersionedDocument
@@ -34,6 +35,12 @@ class DirectoryDocuments:
     def removed(self, *rows: Row) -> list[VersionedDocument]:
         self.version += 1
         return [self.document(row, {"deleted": True, "deleted_at_ms": 1}) for row in rows]
+
+    def optional(self, table: str, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> list[VersionedDocument]:
+        """Return the documents of rows of an optional table: (id, columns)."""
+        self.version += 1
+        index = f"{table}-{self.generation}"
+        return [VersionedDocument(index=index, id=id_, version=self.version, source=source) for id_, source in rows]
 
     def columns(self, row: Row) -> dict[str, Any]:
         columns = {k: v for k, v in row._asdict().items() if k not in ("endpoint_arn", "enabled")}

@@ -90,6 +90,9 @@ class StateTables(Tables):
             ]
         )
 
+    def put_optional(self, table: str, *documents: tuple[str, Mapping[str, Any]]) -> None:
+        self.write(self.documents.optional(table, documents))
+
     def not_ready(self) -> None:
         self._set_state(rebuild_reason="a test")
 

@@ -52,6 +52,9 @@ class OpenSearchTables(Tables):
         new = [ChangedDocument(index=INDEX, id=str(each["club_id"]), after=None, source=each) for each in several]
         assert not any(write_changed(self.client, new))
 
+    def put_optional(self, table: str, *documents: tuple[str, Mapping[str, Any]]) -> None:
+        self._write(self.documents.optional(table, documents))
+
     def not_ready(self) -> None:
         actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in captured_tables()]
         self.client.indices.update_aliases(body={"actions": actions})

@@ -20,6 +20,7 @@ from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.time_limits import DIRECTORY_STATE_FED_S
 from masscomm.errors import Retry, Stop
 from tests.support.contracts.directory import DEVICE, EVERYBODY, USER, DirectoryContract
+from tests.support.inputs.optional_tables import ENTRIES, mapped
 from tests.support.servers.directory_state import TOKEN, StateTables, served, state_tables
 from tests.support.until import until
 
@@ -27,6 +28,12 @@ from tests.support.until import until
 @pytest.fixture
 def tables(tmp_path: Path) -> Iterator[StateTables]:
     with state_tables(tmp_path / "state") as found:
+        yield found
+
+
+@pytest.fixture
+def mapped_tables(tmp_path: Path) -> Iterator[StateTables]:
+    with mapped(*ENTRIES), state_tables(tmp_path / "state") as found:
         yield found
 
 

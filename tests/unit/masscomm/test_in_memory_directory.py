@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -8,6 +8,7 @@ from masscomm.domain.preference_changes import PreferenceChanges
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import DirectoryPosition
 from tests.support.contracts.directory import DirectoryContract, Row, Tables
+from tests.support.inputs.optional_tables import ENTRIES, mapped
 
 
 class InMemoryTables(Tables):
@@ -29,6 +30,9 @@ class InMemoryTables(Tables):
     def put_rules(self, *several: Mapping[str, Any]) -> None:
         self.directory.tenant_preferences |= {each["club_id"]: each for each in several}
 
+    def put_optional(self, table: str, *documents: tuple[str, Mapping[str, Any]]) -> None:
+        self.directory.rows |= {(table, id_): source for id_, source in documents if not source.get("deleted")}
+
     def not_ready(self) -> None:
         self.directory.ready = False
 
@@ -40,3 +44,8 @@ class TestInMemoryDirectory(DirectoryContract):
     @pytest.fixture
     def tables(self) -> Tables:
         return InMemoryTables()
+
+    @pytest.fixture
+    def mapped_tables(self) -> Iterator[Tables]:
+        with mapped(*ENTRIES):
+            yield InMemoryTables()
