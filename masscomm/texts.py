@@ -413,6 +413,9 @@ class Text(StrEnum):
     CLUB_ONCE = "must be the id of a club, in one entry only"
     MUST_BE_LIST_OF_OBJECTS = "must be a list of objects"
     # Of preferences.
+    TENANT_RULES_CAPTURED = (
+        "The rules of tenants are rows of a table that schemas/source.yaml maps. Change them in that table."
+    )
     TENANT_FORM = "must be the id of a tenant, or default"
     NO_RULE = "has no rule: the request needs one rule at least"
     NO_CATEGORY = "is no category; the categories are {categories}"

@@ -82,6 +82,7 @@ def tenant_preferences() -> "TenantPreferencesRoute":
     from masscomm.directory.tenant_preference_store import OpenSearchTenantPreferences
 
     return TenantPreferencesRoute(
+        directory=directory(),
         store=OpenSearchTenantPreferences(connect_from_environment()),
         publisher=bootstrap().publisher,
         clock=SystemClock(),

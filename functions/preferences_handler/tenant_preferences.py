@@ -9,9 +9,12 @@ from typing import Any, NotRequired, TypedDict
 from functions.preferences_handler.preferences_body import rules_in
 from masscomm.clock import Clock
 from masscomm.directory.document_publisher import DocumentPublisher
+from masscomm.directory.port import Directory
 from masscomm.directory.tenant_preference_store import StoredTenantPreferences, TenantPreferenceStore
 from masscomm.domain.audit import Action
+from masscomm.domain.source_tables import TENANT_SETTINGS, is_mapped
 from masscomm.domain.tenant_preferences import EVERY_CLUB, INDEX, TenantPreferences
+from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.http.conditions import Conditions, etag_of
 from masscomm.http.parameters import time_of_ms
@@ -24,6 +27,8 @@ from masscomm.texts import Text
 DEFAULT = "default"
 # The attempts to store rules while other requests change them.
 _ATTEMPTS = 3
+# A look-up needs a user: no user has this id.
+_NO_USER = 0
 
 
 class TenantPreferencesFields(TypedDict):
@@ -45,7 +50,7 @@ class TenantPreferencesBody(TypedDict):
     categories: dict[str, bool | dict[str, bool]]
     """The rules for categories."""
     changed_at: str | None
-    """The time of the last change; null: there was none."""
+    """The time of the last change; null: there was none, or it is unknown."""
     etag: str
     """The header `ETag`, for `If-Match` of a change."""
     links: Links
@@ -53,27 +58,33 @@ class TenantPreferencesBody(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class TenantPreferencesRoute:
-    """The use case. Methods raise Problem (400, 403, 412), Retry or Stop."""
+    """The use case. Methods raise Problem (400, 403, 409, 412), Retry or Stop."""
 
+    directory: Directory
     store: TenantPreferenceStore
     publisher: DocumentPublisher
     clock: Clock
 
     def show(self, tenant: str, clubs: Clubs) -> TenantPreferencesBody:
         club_id = _club(tenant, clubs)
-        return _body(club_id, self.store.read(club_id))
+        if _is_captured(club_id):
+            return _body(club_id, self.directory.layers([_NO_USER], [club_id]).tenants.get(club_id))
+        stored = self.store.read(club_id)
+        if stored is not None and stored.preferences is None:
+            raise Retry(f"the preferences of tenant {club_id} cannot be read; PUT replaces them")
+        return _body(club_id, _rules(stored))
 
     def put(
         self, tenant: str, content: str | None, clubs: Clubs, audit: Audit, conditions: Conditions
     ) -> TenantPreferencesBody:
         """Replace the rules, and return them."""
-        club_id = _club(tenant, clubs)
+        club_id = _own_club(tenant, clubs)
         channels, categories = rules_in(content)
         return self._store(club_id, channels, categories, audit, conditions)
 
     def delete(self, tenant: str, clubs: Clubs, audit: Audit, conditions: Conditions) -> TenantPreferencesBody:
         """Remove all rules, and return the rest: none. A repeated request succeeds."""
-        return self._store(_club(tenant, clubs), {}, {}, audit, conditions)
+        return self._store(_own_club(tenant, clubs), {}, {}, audit, conditions)
 
     def _store(
         self,
@@ -85,11 +96,11 @@ class TenantPreferencesRoute:
     ) -> TenantPreferencesBody:
         for _ in range(_ATTEMPTS):
             before = self.store.read(club_id)
-            known = None if before is None else before.preferences
+            known, is_damaged = _rules(before), before is not None and before.preferences is None
             rules = ({}, {}) if known is None else (dict(known.channels), dict(known.categories))
             # A repeated request finds its own rules, and succeeds as before.
-            if rules != (channels, categories):
-                conditions.check(_body(club_id, before)["etag"])
+            if is_damaged or rules != (channels, categories):  # guard: preferences.damaged_rules_replaced
+                conditions.check(None if is_damaged else _body(club_id, known)["etag"])
                 version = max(self.clock.now_ms(), 0 if known is None else known.version + 1)
                 changed = TenantPreferences(club_id=club_id, channels=channels, categories=categories, version=version)
                 if not self.store.write(changed, after=before):
@@ -101,7 +112,7 @@ class TenantPreferencesRoute:
                     detail="" if channels or categories else "no rules",
                 )
             self.publisher.publish(INDEX, [str(club_id)])  # guard: preferences.published_rules
-            return _body(club_id, self.store.read(club_id))
+            return _body(club_id, _rules(self.store.read(club_id)))
         raise Retry("the preferences of this tenant are changed by other requests at the same time")
 
 
@@ -122,16 +133,32 @@ def _club(tenant: str, clubs: Clubs) -> int:
     return club_id
 
 
+def _own_club(tenant: str, clubs: Clubs) -> int:
+    """Return the club in a path whose rules are masscomm's own. Raises Problem (400, 403, 409)."""
+    club_id = _club(tenant, clubs)
+    if _is_captured(club_id):  # guard: preferences.owner_of_captured_rules
+        raise Problem(409, Text.TENANT_RULES_CAPTURED.filled())
+    return club_id
+
+
+def _is_captured(club_id: int) -> bool:
+    """Return whether the rules of a club are rows of the monolith. Those for every club never are."""
+    return club_id != EVERY_CLUB and is_mapped(TENANT_SETTINGS)
+
+
+def _rules(stored: StoredTenantPreferences | None) -> UserSettings | None:
+    return None if stored is None or stored.preferences is None else stored.preferences.settings
+
+
 def _name(club_id: int) -> str:
     return DEFAULT if club_id == EVERY_CLUB else str(club_id)
 
 
-def _body(club_id: int, stored: StoredTenantPreferences | None) -> TenantPreferencesBody:
-    known = None if stored is None else stored.preferences
+def _body(club_id: int, known: UserSettings | None) -> TenantPreferencesBody:
     rules: dict[str, Any] = {
         "channels": {} if known is None else dict(known.channels),
         "categories": {} if known is None else dict(known.categories),
-        "changed_at": None if known is None else time_of_ms(known.version),
+        "changed_at": None if known is None or known.changed_at is None else time_of_ms(known.changed_at),
     }
     return {
         "club_id": None if club_id == EVERY_CLUB else club_id,

@@ -5,6 +5,7 @@ rules are a document without rules, because a copy of the directory forgets the 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,19 +13,19 @@ from masscomm.directory.bulk_writes import ChangedDocument, Conflict, write_chan
 from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.tenant_preferences import INDEX, TenantPreferences
-from masscomm.errors import Retry
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTenantPreferences:
     """The rules of a tenant as they were read. `token` identifies this version of the document."""
 
-    preferences: TenantPreferences
+    # None: the document is damaged. It can be replaced.
+    preferences: TenantPreferences | None
     token: tuple[int, int]
 
 
 class TenantPreferenceStore(Protocol):
-    """The interface of the store. Every method raises Retry (down, slow, malformed) or Stop (no permission)."""
+    """The interface of the store. Every method raises Retry (down, slow) or Stop (no permission)."""
 
     def read(self, club_id: int) -> StoredTenantPreferences | None:
         """Return the rules of a club; None if none were stored. A change is visible as soon as it is written."""
@@ -45,7 +46,7 @@ class OpenSearchTenantPreferences:
         document = documents_by_id(self._client, INDEX, [str(club_id)]).get(str(club_id))
         if document is None:
             return None
-        return _stored(club_id, document["_source"], (int(document["_seq_no"]), int(document["_primary_term"])))
+        return _stored(document["_source"], (int(document["_seq_no"]), int(document["_primary_term"])))
 
     def write(self, preferences: TenantPreferences, *, after: StoredTenantPreferences | None) -> bool:
         changed = ChangedDocument(
@@ -77,7 +78,7 @@ class InMemoryTenantPreferences:
         if self.failing is not None:
             raise self.failing
         document = self.documents.get(club_id)
-        return None if document is None else _stored(club_id, document, (self._numbers.get(club_id, 0), 1))
+        return None if document is None else _stored(document, (self._numbers.get(club_id, 0), 1))
 
     def write(self, preferences: TenantPreferences, *, after: StoredTenantPreferences | None) -> bool:
         if self.failing is not None:
@@ -91,8 +92,8 @@ class InMemoryTenantPreferences:
         return True
 
 
-def _stored(club_id: int, source: Mapping[str, Any], token: tuple[int, int]) -> StoredTenantPreferences:
-    try:
-        return StoredTenantPreferences(preferences=TenantPreferences.read(source), token=token)
-    except ValueError as error:
-        raise Retry(f"the preferences of tenant {club_id} cannot be read: {error}") from error
+def _stored(source: Mapping[str, Any], token: tuple[int, int]) -> StoredTenantPreferences:
+    preferences = None
+    with suppress(ValueError):
+        preferences = TenantPreferences.read(source)
+    return StoredTenantPreferences(preferences=preferences, token=token)

@@ -71,7 +71,11 @@ _TENANT_EXAMPLE = {
     "links": {"self": "/v1/tenants/1/preferences"},
 }
 _ETAG = {"ETag": "`etag` of the body"}
-_CHANGED = {404: "The name contains a control character", 412: "The rules have changed since they were read"}
+_CHANGED = {
+    404: "The name contains a control character",
+    409: "The rules are rows of a table of the monolith",
+    412: "The rules have changed since they were read",
+}
 
 OPERATIONS = {
     ("GET", "/v1/unsubscribe/{token}"): Operation(
@@ -153,8 +157,9 @@ OPERATIONS = {
         problems=_NOT_FOUND,
     ),
     ("GET", "/v1/tenants/{tenant}/preferences"): Operation(
-        description="A tenant without a document has no rules. `default` has the rules for every tenant, which only "
-        "credentials for every tenant may read and change.",
+        description="A tenant without rules of its own has none here. Where `schemas/source.yaml` maps the table "
+        "`tenant_settings`, its rows are shown, which only the monolith changes. `default` has the rules for every "
+        "tenant, which only credentials for every tenant may read and change.",
         response=tenant_preferences.TenantPreferencesBody,
         example=_TENANT_EXAMPLE,
         headers=_ETAG,

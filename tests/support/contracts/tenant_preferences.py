@@ -27,4 +27,5 @@ class TenantPreferenceStoreContract:
         assert not store.write(replace(RULES, version=8), after=first)
         found = store.read(8_471)
         assert found is not None
+        assert found.preferences is not None
         assert found.preferences.version == 7

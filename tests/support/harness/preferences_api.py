@@ -49,7 +49,7 @@ def use_case(chain: Chain, directory: InMemoryDirectory, publisher: InMemoryDocu
 
 def tenant_route(clock: Clock, directory: InMemoryDirectory) -> TenantPreferencesRoute:
     store = InMemoryTenantPreferences(directory.tenant_preferences)
-    return TenantPreferencesRoute(store=store, publisher=InMemoryDocumentPublisher(), clock=clock)
+    return TenantPreferencesRoute(directory=directory, store=store, publisher=InMemoryDocumentPublisher(), clock=clock)
 
 
 def read_users(clock: Clock, directory: InMemoryDirectory, audit_log: AuditLog, slots: RequestSlots) -> ReadUsers:
@@ -64,7 +64,9 @@ class PreferencesApi(Chain):
         self.publisher = InMemoryDocumentPublisher()
         self.use_case = use_case(self, self.directory, self.publisher)
         self.tenants = InMemoryTenantPreferences(self.directory.tenant_preferences)
-        route = TenantPreferencesRoute(store=self.tenants, publisher=self.publisher, clock=self.clock)
+        route = TenantPreferencesRoute(
+            directory=self.directory, store=self.tenants, publisher=self.publisher, clock=self.clock
+        )
         self.audit_log = InMemoryAuditLog()
         self.slots = InMemoryRequestSlots()
         reading = read_users(self.clock, self.directory, self.audit_log, self.slots)

@@ -11,6 +11,7 @@ from masscomm.errors import Retry
 from tests.support.harness.preferences_api import Answered, PreferencesApi
 from tests.support.inputs.api_gateway_events import EVERY_CLUB as OPERATOR
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
+from tests.support.inputs.optional_tables import mapped
 
 OWN, OTHER = ({**EVERY_SCOPE, "club_ids": club} for club in ("7", "8"))
 RULES = {"channels": {"push": False}, "categories": {"news": {"email": False}}}
@@ -152,3 +153,30 @@ def test_no_change_is_answered_while_it_is_not_published(api: PreferencesApi) ->
     api.publisher.failing = None
     assert call(api, "PUT", body=RULES)[0] == 200
     assert api.publisher.published == [(INDEX, "7")]
+
+
+@pytest.mark.kills(guard="preferences.owner_of_captured_rules")
+def test_captured_rules_are_shown_and_not_changed(api: PreferencesApi) -> None:
+    """They have one owner: the monolith. The rules for every tenant stay masscomm's own."""
+    call(api, "PUT", body=RULES)
+    with mapped("tenant_settings"):
+        api.directory.rows["tenant_settings", "7"] = {"channels": {"email": False}, "categories": None}
+        for method, body in (("PUT", RULES), ("DELETE", None)):
+            status, problem = call(api, method, body=body)
+            assert (status, problem["code"]) == (409, "tenant_rules_captured")
+        status, body = call(api, "GET")
+        assert (status, body["channels"], body["categories"]) == (200, {"email": False}, {})
+        assert call(api, "GET", "8", authorizer=OTHER)[1]["channels"] == {}
+        assert call(api, "PUT", "default", RULES, authorizer=OPERATOR)[0] == 200
+    assert call(api, "GET")[1]["channels"] == RULES["channels"]
+
+
+@pytest.mark.kills(guard="preferences.damaged_rules_replaced")
+def test_damaged_rules_are_replaced_by_a_change(api: PreferencesApi) -> None:
+    for method, rules in (("PUT", RULES), ("DELETE", {"channels": {}, "categories": {}})):
+        api.directory.tenant_preferences[7] = {"club_id": 7, "version": 1, "channels": {"push": False}}
+        assert call(api, "GET")[0] == 503
+        assert call(api, method, body=RULES if method == "PUT" else None, if_match='"another"')[0] == 412
+        status, body = call(api, method, body=RULES if method == "PUT" else None)
+        assert (status, body["channels"], body["categories"]) == (200, *rules.values())
+        assert call(api, "GET")[0] == 200
