@@ -28,6 +28,9 @@ EtagOption = Annotated[
     str | None,
     typer.Option("--if-match", metavar="ETAG", help="Only if it is as `show` has shown it with this etag."),
 ]
+FollowsOption = Annotated[
+    str | None, typer.Option("--follows", metavar="KIND:OBJECT", help="Only users who follow this, such as team:42.")
+]
 ExceptOption = Annotated[list[int] | None, typer.Option("--except", help="Without this user. May be repeated.")]
 ChannelOption = Annotated[list[str] | None, typer.Option("--channel", help="Only this channel. May be repeated.")]
 
@@ -44,12 +47,13 @@ def count(
     api: Client,
     club: ClubOption,
     where: WhereOption = None,
+    follows: FollowsOption = None,
     without: ExceptOption = None,
     channel: ChannelOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Count the users of an audience, and by channel those that it can reach."""
-    fields: dict[str, Any] = {"club_id": club, "audience": audience_of(where, without)}
+    fields: dict[str, Any] = {"club_id": club, "audience": audience_of(where, without, follows)}
     body = api.count_audience(**fields | ({"channels": channel} if channel else {}))
     if as_json:
         print_json(body)
@@ -99,12 +103,13 @@ def put(
     api: Client,
     club: ClubOption,
     where: WhereOption = None,
+    follows: FollowsOption = None,
     if_match: EtagOption = None,
     new: Annotated[bool, typer.Option("--new", help="Only if the name is new.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Save a condition, in the place of an earlier one with its name."""
-    audience = audience_of(where, None)
+    audience = audience_of(where, None, follows)
     del audience["except_users"]
     saved = api.save_audience(name, audience, club_id=club, if_match=if_match, if_none_match="*" if new else None)
     print_answer(saved, f"{name} is saved.", console, as_json=as_json)

@@ -66,6 +66,9 @@ def put(
         str | None,
         typer.Option("--audience", metavar="JSON", help="A condition or a saved audience; all: the whole club."),
     ] = None,
+    follows: Annotated[
+        str | None, typer.Option("--follows", metavar="KIND:OBJECT", help="Users who follow this, such as team:42.")
+    ] = None,
     kind: Annotated[str, typer.Option("--type", help="The category.")] = "news",
     template: Annotated[str | None, typer.Option("--template", help="The template, if it is not the category.")] = None,
     data: Annotated[
@@ -83,13 +86,13 @@ def put(
     as_json: JsonOption = False,
 ) -> None:
     """Save a schedule, in the place of an earlier one with its name."""
-    if (to is None) == (audience is None):
-        raise typer.BadParameter("name the recipients, by --to or by --audience")
+    if (to is None) == (audience is None and follows is None):
+        raise typer.BadParameter("name the recipients, by --to, or by --audience or --follows")
     send: dict[str, Any] = {
         "type": kind,
         "club_id": club,
         "to_users": None if to is None else recipients(to),
-        "audience": None if audience is None else audience_of(audience, None),
+        "audience": audience_of(audience, None, follows) if to is None else None,
         "channels": channel,
         "template": template,
         "data": pairs(data or []),

@@ -43,6 +43,9 @@ def send(
             "--audience", metavar="JSON", help="A condition or a saved audience, not ids; all: the whole club."
         ),
     ] = None,
+    follows: Annotated[
+        str | None, typer.Option("--follows", metavar="KIND:OBJECT", help="Users who follow this, such as team:42.")
+    ] = None,
     without: Annotated[
         list[int] | None, typer.Option("--except", help="A user that the audience does not include. May be repeated.")
     ] = None,
@@ -103,16 +106,17 @@ def send(
     as_json: JsonOption = False,
 ) -> None:
     """Send something to users, and print where to follow it."""
-    if (to is None) == (audience is None):
-        raise typer.BadParameter("name the recipients, by --to or by --audience")
-    if without and audience is None:
-        raise typer.BadParameter("--except needs --audience")
+    has_audience = audience is not None or follows is not None
+    if (to is None) is not has_audience:
+        raise typer.BadParameter("name the recipients, by --to, or by --audience or --follows")
+    if without and not has_audience:
+        raise typer.BadParameter("--except needs --audience or --follows")
     users = [] if to is None else recipients(to)
     fields: dict[str, Any] = {
         "type": kind,
         "club_id": club,
         "to_users": users,
-        "audience": None if audience is None else audience_of(audience, without),
+        "audience": audience_of(audience, without, follows) if has_audience else None,
         "channels": channel or [],
         "template": template,
         "data": pairs(data or []),
@@ -127,7 +131,7 @@ def send(
     }
     fields = {name: value for name, value in fields.items() if value or (name == "per_minute" and value is not None)}
     if via == "kafka":
-        if dry_run or at or audience or audience_at or idempotency_key:
+        if dry_run or at or has_audience or audience_at or idempotency_key:
             raise typer.BadParameter("--dry-run, --at, --audience… and --idempotency-key are for --via rest")
         accepted = _by_kafka(api, fields)
     elif via != "rest":

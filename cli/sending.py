@@ -55,17 +55,19 @@ def pairs(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def audience_of(where: str | None, without: Sequence[int] | None) -> dict[str, Any]:
+def audience_of(where: str | None, without: Sequence[int] | None, follows: str | None = None) -> dict[str, Any]:
     """Return the audience of a condition in JSON, or of the name of a saved audience; None and `all` are all users of
-    the club. Raises CommandError.
+    the club, or all that follow an object. Raises CommandError.
     """
     try:
-        audience: dict[str, Any] = {"all_users": True}
+        audience: dict[str, Any] = {"all_users": True} if follows is None else {}
         if where not in (None, "all"):
             is_name = re.fullmatch(NAME_PATTERN, where)
             audience = {"saved": where} if is_name else {"where": json.loads(where)}
     except ValueError as error:
         raise CommandError(f"The condition is not JSON: {error}. Such as {_CONDITION}") from error
+    if follows is not None:
+        audience["follows"] = follows
     return audience | {"except_users": list(without or ())}
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from directory_state.store import Reader, Store, source_of
 from masscomm import fast_json
-from masscomm.cdc.captured_tables import DEVICES, USERS, settings_tables
+from masscomm.cdc.captured_tables import DEVICES, USERS, captured_tables, settings_tables
 from masscomm.directory import device_states, documents
 from masscomm.directory.changed_documents import index_of
 from masscomm.directory.documents import Read
@@ -27,7 +27,7 @@ from masscomm.directory.members import reached_on
 from masscomm.domain import preference_changes
 from masscomm.domain.audiences import ATTRIBUTES, PERSONAL, SETTINGS, Audience, read_audience
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.source_tables import source_tables
+from masscomm.domain.source_tables import MEMBERSHIPS, source_tables
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.json_reader import read_json
@@ -105,8 +105,30 @@ class _Club:
                 del column[place]
 
     def place_of(self, user_id: int) -> int | None:
-        place = bisect_left(self.ids, user_id)
-        return place if place < len(self.ids) and self.ids[place] == user_id else None
+        return _place_of(user_id, self.ids)
+
+
+def _place_of(user_id: int, ids: "array[int]") -> int | None:
+    place = bisect_left(ids, user_id)
+    return place if place < len(ids) and ids[place] == user_id else None
+
+
+class _Candidates:
+    """The users of a club that are compared with an audience, at some places in ascending order."""
+
+    def __init__(self, club: _Club, places: slice | Sequence[int]) -> None:
+        self._club = club
+        self._places = places
+        self.ids = self._at(club.ids)
+
+    def columns(self, names: Iterable[str]) -> list["array[int]"]:
+        """Return the codes of the users' values in columns."""
+        return [self._at(self._club.codes[name]) for name in names]
+
+    def _at(self, column: "array[int]") -> "array[int]":
+        if isinstance(self._places, slice):
+            return column[self._places]
+        return array(column.typecode, map(column.__getitem__, self._places))
 
 
 class Audiences:
@@ -159,16 +181,15 @@ class Audiences:
         """
         wanted = self._audience_in(audience)
         self.refresh(generation)
-        club = self._clubs.get(club_id) or _Club(self._columns)
-        start = bisect_right(club.ids, after)
+        users = self._candidates(generation, club_id, wanted, after)
         # Without a condition, any column will do.
         names = _columns_of(wanted) or [_REACHED]
-        columns = [club.codes[name][start:] for name in names]
+        columns = users.columns(names)
         matching = set(self._matching(wanted, names, set(zip(*columns, strict=True)), until))
-        found = compress(club.ids[start:], map(matching.__contains__, zip(*columns, strict=True)))
+        found = compress(users.ids, map(matching.__contains__, zip(*columns, strict=True)))
         # guard: directory_state.exceptions
         ids = list(filterfalse(wanted.except_users.__contains__, found))
-        up_to = club.ids[-1] if len(club.ids) > start else after
+        up_to = users.ids[-1] if users.ids else after
         return fast_json.encoded({"generation": generation, "user_ids": ids, "up_to": up_to})
 
     def count(self, generation: str, club_id: int, audience: str, channels: Sequence[str], until: float) -> bytes:
@@ -177,15 +198,14 @@ class Audiences:
         """
         wanted = self._audience_in(audience)
         self.refresh(generation)
-        club = self._clubs.get(club_id) or _Club(self._columns)
-        start = bisect_right(club.ids, 0)
+        among = self._candidates(generation, club_id, wanted, 0)
         names = [*_columns_of(wanted), _REACHED]
-        columns = [club.codes[name][start:] for name in names]
+        columns = among.columns(names)
         numbers = Counter(zip(*columns, strict=True))
         for user_id in wanted.except_users:
-            if (place := club.place_of(user_id)) is not None:
+            if (place := _place_of(user_id, among.ids)) is not None:
                 # guard: directory_state.counted_exceptions
-                numbers[tuple(column[place - start] for column in columns)] -= 1
+                numbers[tuple(column[place] for column in columns)] -= 1
         by_reached: Counter[int] = Counter()
         for codes in self._matching(wanted, names, numbers, until):
             by_reached[codes[-1]] += numbers[codes]
@@ -193,8 +213,20 @@ class Audiences:
         for code, number in by_reached.items():
             for name in reached.keys() & set(self._values[_REACHED][code]):
                 reached[name] += number
-        answer = {"generation": generation, "examined": len(club.ids) - start, "users": users, "channels": reached}
+        answer = {"generation": generation, "examined": len(among.ids), "users": users, "channels": reached}
         return fast_json.encoded(answer)
+
+    def _candidates(self, generation: str, club_id: int, audience: Audience, after: int) -> _Candidates:
+        """Return the users of a club above `after` that are compared with an audience."""
+        club = self._clubs.get(club_id) or _Club(self._columns)
+        if audience.follows is None:
+            return _Candidates(club, slice(bisect_right(club.ids, after), None))
+        has_club = "club_id" in captured_tables()[MEMBERSHIPS].source.columns
+        with self._store.reading() as reader:
+            followers = reader.followers(generation, audience.follows, club_id if has_club else None, after=after)
+            # A follower may be of another club, or deleted.
+            places = [place for user_id in followers if (place := club.place_of(user_id)) is not None]
+        return _Candidates(club, places)
 
     def _audience_in(self, text: str) -> Audience:
         """Return the audience in a JSON text. Raises ValueError if it is not valid."""

@@ -2,10 +2,10 @@
 processes read, each from the snapshot at which its transaction began.
 
 Each document is kept as the bytes that are answered: `[version,source]`, in JSON. An index of OpenSearch is a database
-here. Three more databases find documents by other values: the users of a club, the devices of a user, and the templates
-of a category and channel. One transaction writes documents with the offsets up to which the topics have been applied,
-so that a process that is killed continues where the documents end. It also numbers the users whose values may have
-changed, so that a reader that keeps values in memory reads the changed ones alone.
+here. Four more databases find documents by other values: the users of a club, the devices of a user, the templates of a
+category and channel, and the followers of an object. One transaction writes documents with the offsets up to which the
+topics have been applied, so that a process that is killed continues where the documents end. It also numbers the users
+whose values may have changed, so that a reader that keeps values in memory reads the changed ones alone.
 
 The file is not flushed to the disk, because it can be rebuilt from the topics. It survives the death of a process, but
 not that of the machine: `prepare` empties a store that was written before the machine's last start.
@@ -30,8 +30,11 @@ from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.changed_documents import index_of
 from masscomm.directory.own_documents import INDICES
 from masscomm.domain import preference_changes
-from masscomm.domain.source_tables import source_file
+from masscomm.domain.memberships import kind_and_object
+from masscomm.domain.row_ids import SEPARATOR
+from masscomm.domain.source_tables import MEMBERSHIPS, source_file
 from masscomm.domain.time_limits import DIRECTORY_STATE_AGE_MS
+from masscomm.integers import integer
 
 # The file in the folder of a store.
 FILE = "data.mdb"
@@ -56,7 +59,7 @@ _NUMBER = struct.Struct(">Q")
 _KEY_BYTES = 511
 
 # The databases that find documents by other values end with these.
-_OF_CLUB, _OF_USER, _OF_KIND = ".of_club", ".of_user", ".of_kind"
+_OF_CLUB, _OF_USER, _OF_KIND, _OF_OBJECT = ".of_club", ".of_user", ".of_kind", ".of_object"
 
 
 class UnstorableKey(ValueError):
@@ -76,6 +79,10 @@ def number_in(key: bytes) -> int:
 
 def _kind(category: Any, channel: Any, club_id: Any) -> bytes:
     return hashlib.sha256(fast_json.encoded([category, channel, club_id])).digest()
+
+
+def _object(kind: str, name: str, club_id: int | None) -> bytes:
+    return hashlib.sha256(fast_json.encoded([kind, name, club_id])).digest()
 
 
 def version_of(value: bytes) -> int:
@@ -168,7 +175,7 @@ class Store:
 def _opened(env: lmdb.Environment, name: str, transaction: Any = None) -> Any:
     """Open a database; only a transaction that writes makes it."""
     # Those that find documents have several values for a key, in their order.
-    several = name.endswith((_OF_CLUB, _OF_USER, _OF_KIND))
+    several = name.endswith((_OF_CLUB, _OF_USER, _OF_KIND, _OF_OBJECT))
     created = transaction is not None
     return env.open_db(name.encode(), txn=transaction, create=created, dupsort=several, dupfixed=several)
 
@@ -248,6 +255,21 @@ class Reader:
     def users_of_club(self, generation: str, club_id: int, *, after: int, limit: int) -> list[tuple[int, bytes]]:
         """Return the users of a club whose ids are above `after`, as (id, stored value) in the order of the ids."""
         return self._several(index_of(USERS, generation), _OF_CLUB, _number(club_id), after=after, limit=limit)
+
+    def followers(self, generation: str, follows: str, club_id: int | None, *, after: int) -> Iterator[int]:
+        """Yield the users above `after` who follow an object, in the order of their ids.
+
+        Args:
+            club_id: The club in their rows; None: that of rows without one.
+        """
+        ids = self._databases.get(f"{index_of(MEMBERSHIPS, generation)}{_OF_OBJECT}")
+        if ids is None:
+            return
+        with self._transaction.cursor(db=ids) as cursor:
+            exists = cursor.set_range_dup(_object(*kind_and_object(follows), club_id), _number(after))
+            for value in cursor.iternext_dup() if exists else ():
+                if (user_id := number_in(value)) > after:
+                    yield user_id
 
     def rows(self, index: str, *, after: int) -> Iterator[tuple[int, bytes]]:
         """Yield the documents of a captured table whose ids are above `after`, in the order of the ids."""
@@ -389,6 +411,9 @@ class Writer(Reader):
         old, new = None if known is None else place(source_of(known)), place(after)
         if old == new:
             return old, new
+        if captured_tables()[table].key:
+            # The users who follow an object, whose number is the first value of the key.
+            key = _number(integer(key[: key.index(SEPARATOR.encode())]))
         database = self._database(f"{index}{by}")
         if old is not None:
             self._transaction.delete(old, key, db=database)
@@ -415,8 +440,19 @@ def _kind_of(source: Any) -> bytes | None:
     return _kind(source.get("type"), source.get("channel"), source.get("club_id"))
 
 
+def _object_of(source: Any) -> bytes | None:
+    if source.get("deleted"):
+        return None
+    return _object(source["kind"], source["object"], source.get("club_id"))
+
+
 # The tables whose documents are found by another value: the database for it, and the value of a source.
-_FINDING = {USERS: (_OF_CLUB, _club_of), DEVICES: (_OF_USER, _user_of), TEMPLATES: (_OF_KIND, _kind_of)}
+_FINDING = {
+    USERS: (_OF_CLUB, _club_of),
+    DEVICES: (_OF_USER, _user_of),
+    TEMPLATES: (_OF_KIND, _kind_of),
+    MEMBERSHIPS: (_OF_OBJECT, _object_of),
+}
 
 
 def _boot() -> str:

@@ -449,8 +449,10 @@ class Text(StrEnum):
     AUTHENTICATION_OF_OTHER_SERVER = "must be given again for a URL of another server"
     # Of audiences.
     AUDIENCE_TOO_LARGE = "has more than {maximum} bytes of JSON"
-    AUDIENCE_MEMBER = "is unknown: an audience has where, all_users or saved, and except_users"
-    AUDIENCE_EMPTY = "an audience needs either where, all_users or saved"
+    AUDIENCE_MEMBER = "is unknown: an audience has where, follows, all_users or saved, and except_users"
+    AUDIENCE_EMPTY = "an audience needs one of where, follows, all_users or saved, or both where and follows"
+    FOLLOWS_FORM = "must be KIND:OBJECT, such as team:42, without blanks and with at most 64 and 128 characters"
+    FOLLOWS_UNMAPPED = "needs the table memberships, which schemas/source.yaml does not map"
     AUDIENCE_UNKNOWN = "is no saved audience of the club"
     AUDIENCE_NAME = "must match {pattern}, and not be {reserved}"
     AUDIENCE_SAVED_USERS = "is for a send: a saved audience names no user"

@@ -11,7 +11,8 @@ A record that has used its share of the invocation hands the rest on: it produce
 of its own topic. So the records of other tenants in the partition wait for one share of an audience, however large.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
@@ -112,7 +113,9 @@ class ExpandAudience:
         send = self._registered(request, record)
         if request.expand_at is not None and request.share == 0 and self._waits(item, record, send):
             return
-        record = replace(record, timestamp=_begin_ms(request, send))
+        # A recipient may unfollow the object until the message is published.
+        # guard: follows.carried
+        record = replace(record, timestamp=_begin_ms(request, send), follows=_follows(request))
         progress = self.sends.progress(request.send_id)
         if request.share < progress.share:  # guard: audiences.handed_on
             return
@@ -360,6 +363,17 @@ def _read_audience(request: AudienceRequested) -> Audience | None:
     if errors:
         raise DeadLetter("invalid", f"the audience is invalid: {errors[0].path}: {errors[0].message}")
     return audience
+
+
+def _follows(request: AudienceRequested) -> str | None:
+    """Return the object that the users follow; None if they need not. The audience may no longer be valid when its
+    chunks are produced.
+    """
+    with suppress(InvalidJson):
+        document = read_json(request.audience, bounded=False)
+        follows = document.get("follows") if isinstance(document, Mapping) else None
+        return follows if isinstance(follows, str) else None
+    return None
 
 
 def _malformed(why: object) -> DeadLetter:

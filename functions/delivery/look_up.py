@@ -15,6 +15,7 @@ from masscomm.directory.port import Directory, Related
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
+from masscomm.domain.memberships import Membership
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.users import User, UserSettings
@@ -75,12 +76,14 @@ class LookUp:
         settings: dict[int, UserSettings] = {}
         tenants: dict[int, UserSettings] = {}
         tenant_users: dict[tuple[int, int], UserSettings] = {}
+        memberships: dict[str, Membership] = {}
         for part in (*direct_settings, *late_users):
             found = part.result()
             users |= found.users
             settings |= found.settings
             tenants |= found.tenants
             tenant_users |= found.tenant_users
+            memberships |= found.memberships
         suppressed = self._suppressed(questions, users, now_ms)
         to_recheck = [
             users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.late_after_s)
@@ -105,6 +108,7 @@ class LookUp:
                     settings=settings,
                     tenants=tenants,
                     tenant_users=tenant_users,
+                    memberships=memberships,
                     devices=devices,
                     users=users if each.is_late else None,  # guard: delivery.delayed_users
                     suppressed=suppressed.get(each.delivery.club_id, ()),
@@ -150,7 +154,7 @@ def _club_ids(questions: Iterable[Question]) -> set[int]:
 
 
 def _related(questions: Iterable[Question]) -> Related:
-    return related_to((each.user_ids, each.delivery.club_id) for each in questions)
+    return related_to((each.user_ids, each.delivery.club_id, each.delivery.follows) for each in questions)
 
 
 def _user_ids(questions: Iterable[Question]) -> list[int]:

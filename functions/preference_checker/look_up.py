@@ -83,16 +83,15 @@ class LookUp:
             settings={**view.settings, **newer.settings},
             tenants=newer.tenants,
             tenant_users={**view.tenant_users, **newer.tenant_users},
+            memberships={**view.memberships, **newer.memberships},
         )
 
     def _look_up(self, asked: Sequence[tuple[Sequence[int], RecheckRequested]]) -> DirectoryView:
         """Look up users, each list of them as recipients of a request."""
         user_ids = list(dict.fromkeys(user_id for some, _ in asked for user_id in some))
-        related = related_to((some, request.club_id) for some, request in asked)
+        related = related_to((some, request.club_id, request.follows) for some, request in asked)
         found = self.directory.users_and_layers(user_ids, {request.club_id for _, request in asked}, related)
-        return DirectoryView(
-            users=found.users, settings=found.settings, tenants=found.tenants, tenant_users=found.tenant_users
-        )
+        return DirectoryView(**found._asdict())
 
     def _requested_at(self, item: Item[Chunk]) -> int:
         """Return the time at which the send was requested, but not a later time than now: a producer's clock may be

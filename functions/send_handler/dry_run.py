@@ -219,8 +219,9 @@ def _digest(user_id: int) -> bytes:
 def _records(send: SendRequest, identity: SendIdentity, recipients: _Recipients) -> Iterator[SendRequested]:
     """Yield the records of the send, each with the recipients that are decided about together in the chain, too."""
     small = recipients.total <= RANGE_SIZE
+    follows = None if send.audience is None else send.audience.get("follows")
     for index, users in enumerate(batched(recipients.user_ids, RANGE_SIZE, strict=False)):
-        record = record_of(send, identity, ANONYMOUS, index, 1, users)
+        record = replace(record_of(send, identity, ANONYMOUS, index, 1, users), follows=follows)
         yield record if small else replace(record, chunk_count=-(-recipients.total // RANGE_SIZE))
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from masscomm.cdc.captured_tables import captured_tables, personal_tables
 from masscomm.directory.own_documents import INDICES as OWN_INDICES
+from masscomm.domain.source_tables import MEMBERSHIPS, is_mapped
 from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH, SUBSCRIPTION
 
 
@@ -45,6 +46,8 @@ _USERS_OF_CLUB = (
     "POST _search",
     "DELETE _search/point_in_time",
 )
+# The same of _followers.
+_FOLLOWERS = ("POST memberships/_refresh", "POST memberships/_search/point_in_time") if is_mapped(MEMBERSHIPS) else ()
 # The requests to OpenSearch of functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py.
 _GENERATION = "directory_state/_doc/generation-{generation}"
 _CHANGES = (
@@ -337,6 +340,7 @@ PROFILES = {
         requests=(
             *("POST _mget", "POST notification_templates/_search", "POST devices/_search"),
             *_USERS_OF_CLUB,
+            *_FOLLOWERS,
         ),
         tables=(USAGE, POLLS),
         tables_read=(SENDS, CATEGORIES, FREQUENCY_CAPS),
@@ -364,7 +368,7 @@ PROFILES = {
         warmth=Warmth.NOTHING,
         looks_up=True,
         indices=DIRECTORY,
-        requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
+        requests=(*_LOOK_UPS, *_USERS_OF_CLUB, *_FOLLOWERS),
         tables=(SENDS, USAGE, WAITING, CATEGORIES),
         tables_read=(API_KEYS,),
         asks_cdc=True,
@@ -373,7 +377,7 @@ PROFILES = {
         warmth=Warmth.SNAPSTART,
         looks_up=True,
         indices=("users", "user_settings", "devices", "device_state", "preference_changes"),
-        requests=("POST _mget", "POST devices/_search", *_USERS_OF_CLUB),
+        requests=("POST _mget", "POST devices/_search", *_USERS_OF_CLUB, *_FOLLOWERS),
         tables=(USAGE, POLLS),
         tables_read=(CATEGORIES,),
     ),

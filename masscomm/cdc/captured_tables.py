@@ -111,19 +111,24 @@ def _key(source: SourceTable, columns: Iterable[str]) -> tuple[str, ...]:
         if len(source.key) > 1:
             raise SourceError(f"{source_name()}: {source.name} needs a key of one column")
         return names
-    if source.key != tuple(map(_plain_column, map(source.columns.get, names))):
+    values = [source.columns.get(name) for name in names]
+    columns = tuple(value.column for value in values if value is not None and value.column is not None)
+    if columns != source.key or not all(map(_is_plain, values)):
         raise SourceError(
             f"{source_name()}: the key of {source.name} is the list of the columns that are mapped to"
-            f" {', '.join(names)}, in this order and as they are"
+            f" {', '.join(names)}, in this order and as they are, as numbers in texts (format: text) or constants"
         )
     return names
 
 
-def _plain_column(value: Value | None) -> str | None:
-    """Return the column whose values are those of a value; None if they are converted."""
-    if value is None or replace(value, required=False) != Value(column=value.column):
-        return None
-    return value.column
+def _is_plain(value: Value | None) -> bool:
+    """Return whether a value is that of a column, a number as a text, or a constant."""
+    if value is None:
+        return False
+    plain = replace(value, required=False)
+    if value.column is None:
+        return value.default is not None and plain == Value(default=value.default)
+    return plain in (Value(column=value.column), Value(column=value.column, format="text"))
 
 
 def table_topics(generation: str) -> list[str]:

@@ -425,12 +425,12 @@ def row_id_in(key: bytes | None, name: str) -> str:
     if not table.key:
         (value,) = columns.values()
         return str(_integer(value))
-    values = [columns[column] for column in table.source.key]
+    # The values are those of the columns, such as a char(n) without its blanks.
+    values = [table.source.columns[each].of(columns.__getitem__, f"{name}.{each}") for each in table.key]
     if not all(map(has_type, values, map(columns_of(name).get, table.key))):
         raise TypeError(f"a key of {', '.join(table.key)} was expected: {values!r:.100}")
     try:
-        # As in its column, a char(n) is without its blanks.
-        return row_id(*(value.rstrip(" ") if isinstance(value, str) else value for value in values))
+        return row_id(*values)
     except ValueError as error:
         raise DeadLetter("invalid", f"{name}: {error}") from error
 

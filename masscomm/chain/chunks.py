@@ -23,6 +23,7 @@ from masscomm.domain.limits import (
     SEND_ID_PATTERN,
 )
 from masscomm.domain.local_times import first_ms, parse_local_time
+from masscomm.domain.memberships import follows_problem
 from masscomm.domain.pace import PaceError, check_pace, ends_late, is_paced, is_too_slow
 from masscomm.domain.push_options import InvalidPush, check_push
 from masscomm.domain.records import (
@@ -110,6 +111,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
     if not re.fullmatch(NAME_PATTERN, send.type):
         return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
     if problem := _problem_of_digest(send):
+        return DeadLetter("invalid", problem)
+    if problem := follows_problem(send.follows):  # guard: follows.invalid_record
         return DeadLetter("invalid", problem)
     if problem := _problem_of_pace(send, record):  # guard: pace.invalid_record
         return DeadLetter("invalid", problem)

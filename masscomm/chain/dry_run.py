@@ -166,14 +166,12 @@ class DryRun:
     def _add(self, found: Forecast, record: SendRequested, topic: str) -> None:
         now_ms = self.clock.now_ms()
         request = chunk_of(record, KafkaRecord(topic, 0, 0, timestamp_ms=now_ms))
-        related = related_to([(request.user_ids, request.club_id)])
+        related = related_to([(request.user_ids, request.club_id, request.follows)])
         layers = self.directory.users_and_layers(request.user_ids, [request.club_id], related)
         users = layers.users
         # A missing row is not confirmed as absent: waiting for the directory could take longer than the request.
         # guard: dry_run.rules_of_tenant
-        view = plan.DirectoryView(
-            users=users, settings=layers.settings, tenants=layers.tenants, tenant_users=layers.tenant_users
-        )
+        view = plan.DirectoryView(**layers._asdict())
         # A user of another tenant reads as an unknown one.
         # guard: tenancy.dry_run_user
         own = {user_id for user_id, user in users.items() if user.club_id == request.club_id}
@@ -253,6 +251,7 @@ class DryRun:
                 settings=known.settings,
                 tenants=known.tenants,
                 tenant_users=known.tenant_users,
+                memberships=known.memberships,
                 devices=devices,
                 suppressed=self._suppressed(record, now_ms),
                 absence_is_confirmed=True,

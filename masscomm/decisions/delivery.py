@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from masscomm.domain.call_results import CallResult, accepted_before_delay
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.memberships import Membership, decide_by_membership, membership_id
 from masscomm.domain.outcomes import CANCELLED, EXPIRED
 from masscomm.domain.preferences import Decision, decide_by_user_settings
 from masscomm.domain.preferences import decide as decide_by_user
@@ -46,6 +47,8 @@ class DirectoryView(NamedTuple):
     tenants: Mapping[int, UserSettings] = {}
     # (User, club) → the user's settings for the club.
     tenant_users: Mapping[tuple[int, int], UserSettings] = {}
+    # Id → the row about an object that a user follows.
+    memberships: Mapping[str, Membership] = {}
     devices: Mapping[int, Sequence[Device]] = {}
     # The current rows of the users of a late record (delayed, or built long ago), which may have changed since it was
     # built; None for any other record.
@@ -166,9 +169,14 @@ class _Rules(NamedTuple):
             return make(decision=EXPIRED)
         if self.view.is_cancelled:  # guard: cancellations.before_publishing
             return make(decision=CANCELLED)
-        if self._user_may_be_missing(user_id):
+        if self._user_may_be_missing(user_id) or self._may_follow(user_id):
             return make(deferred=Wait.DIRECTORY)
-        decision = self.withdrawn.get(position) or self._by_address(address) or self._by_wish(user_id)
+        decision = (
+            self.withdrawn.get(position)
+            or self._by_address(address)
+            or self._by_membership(user_id)
+            or self._by_wish(user_id)
+        )
         if decision is not None:
             return make(decision=decision)
         # Quiet hours are the last rule: a user without a device is suppressed now, and not held until the morning.
@@ -185,6 +193,29 @@ class _Rules(NamedTuple):
         """
         users = self.view.users
         return users is not None and user_id not in users and not self.view.absence_is_confirmed
+
+    def _membership(self, user_id: int) -> Membership | None:
+        follows = self.delivery.follows
+        return None if follows is None else self.view.memberships.get(membership_id(user_id, follows))
+
+    def _may_follow(self, user_id: int) -> bool:
+        """Return whether the row about the object that the user must follow may still arrive in the directory."""
+        if self.delivery.follows is None or self.view.absence_is_confirmed:  # guard: follows.held_before_publishing
+            return False
+        return self._membership(user_id) is None
+
+    def _by_membership(self, user_id: int) -> Decision | None:
+        """Return the decision for a user who has unfollowed the object of the send, or muted it."""
+        delivery = self.delivery
+        if delivery.follows is None:
+            return None
+        return decide_by_membership(  # guard: follows.before_publishing
+            self._membership(user_id),
+            follows=delivery.follows,
+            club_id=delivery.club_id,
+            type=delivery.type,
+            at_ms=delivery.timestamp,
+        )
 
     def _by_address(self, address: str) -> Decision | None:
         """Return the decision that follows from the suppression list. It applies to every category, because such an

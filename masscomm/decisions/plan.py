@@ -18,10 +18,11 @@ from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.memberships import Membership, decide_by_membership, membership_id
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.pace import DELAY_REASON as PACE
 from masscomm.domain.pace import is_paced
-from masscomm.domain.preferences import Decision, decide, needs_confirmation
+from masscomm.domain.preferences import UNKNOWN, Decision, decide, needs_confirmation
 from masscomm.domain.push_options import is_silent
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import decide_by_hours, group_by_end
@@ -61,6 +62,8 @@ class Recipient(NamedTuple):
     settings: UserSettings | None
     # Whether a row is missing that may still arrive in the directory.
     unconfirmed: bool
+    # The row about the object that recipients must follow.
+    membership: Membership | None = None
 
 
 class DirectoryView(NamedTuple):
@@ -75,15 +78,29 @@ class DirectoryView(NamedTuple):
     tenants: Mapping[int, UserSettings] = {}
     # (User, club) → the user's settings for the club.
     tenant_users: Mapping[tuple[int, int], UserSettings] = {}
+    # Id → the row about an object that a user follows.
+    memberships: Mapping[str, Membership] = {}
 
     def recipients(self, request: RecheckRequested) -> list[Recipient]:
         """Return the recipients to decide about, each with the rows of the user."""
         return [
             Recipient(
-                position, user_id, self.users.get(user_id), self.settings.get(user_id), user_id in self.unconfirmed
+                position,
+                user_id,
+                self.users.get(user_id),
+                self.settings.get(user_id),
+                user_id in self.unconfirmed,
+                self._membership(user_id, request.follows),
             )
             for position, user_id in zip(request.positions, request.user_ids, strict=True)
         ]
+
+    def _membership(self, user_id: int, follows: str | None) -> Membership | None:
+        return None if follows is None else self.memberships.get(membership_id(user_id, follows))
+
+    def _may_follow(self, user_id: int, follows: str | None) -> bool:
+        """Return whether the row about an object that the user must follow is missing."""
+        return follows is not None and self._membership(user_id, follows) is None  # guard: follows.unconfirmed
 
     def missing(self, request: RecheckRequested) -> list[int]:
         """Return the users to decide about that lack a row which could change the decision."""
@@ -92,14 +109,17 @@ class DirectoryView(NamedTuple):
             user_id
             for user_id in request.user_ids
             if not is_simulated(user_id)
-            and needs_confirmation(
-                self.users.get(user_id),
-                self.settings.get(user_id),
-                club_id=request.club_id,
-                type=request.type,
-                channels=request.channels,
-                at_ms=request.timestamp,
-                tenant=layers_for(tenant, self.tenant_users, user_id, request.club_id),
+            and (
+                needs_confirmation(
+                    self.users.get(user_id),
+                    self.settings.get(user_id),
+                    club_id=request.club_id,
+                    type=request.type,
+                    channels=request.channels,
+                    at_ms=request.timestamp,
+                    tenant=layers_for(tenant, self.tenant_users, user_id, request.club_id),
+                )
+                or self._may_follow(user_id, request.follows)
             )
         ]
 
@@ -273,7 +293,7 @@ def decide_recipients(chunk: Chunk, view: DirectoryView, now_ms: int, deadline_m
 
 
 def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int, tenant: TenantLayers) -> Decision:
-    request, (_, user_id, user, settings, _) = chunk.request, recipient
+    request, (_, user_id, user, settings, _, membership) = chunk.request, recipient
     if is_simulated(user_id) and channel in CHANNELS:  # guard: simulator.never_published
         return simulate(user_id, channel)
     decision = decide(
@@ -285,6 +305,16 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int, tenan
         at_ms=request.timestamp,
         tenant=tenant,
     )
+    if request.follows is not None and decision != UNKNOWN:
+        excluded = decide_by_membership(
+            membership,
+            follows=request.follows,
+            club_id=request.club_id,
+            type=request.type,
+            at_ms=request.timestamp,
+        )
+        if excluded is not None:
+            return excluded
     # A cancelled notification does not wait: the delivery function ends it.
     if decision.status is not None or user is None or chunk.cancelled:
         return decision

@@ -9,9 +9,17 @@ from typing import Any
 from masscomm.cdc.captured_tables import USER_SETTINGS, USERS
 from masscomm.directory import device_states
 from masscomm.domain import preference_changes, tenant_preferences
+from masscomm.domain.memberships import Membership
 from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.row_ids import SEPARATOR
-from masscomm.domain.source_tables import TENANT_SETTINGS, TENANT_USER_SETTINGS, directory_table, is_mapped
+from masscomm.domain.source_tables import (
+    MEMBERSHIPS,
+    OPTIONAL_TABLES,
+    TENANT_SETTINGS,
+    TENANT_USER_SETTINGS,
+    directory_table,
+    is_mapped,
+)
 from masscomm.domain.tenant_preferences import TenantPreferences
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.errors import Retry
@@ -21,7 +29,7 @@ from masscomm.observability.unreadable_items import read_each
 # The types of a user's texts, and these.
 _TEXTS = frozenset((str, type(None)))
 # The tables that are not settings of users in general.
-_OTHER_TABLES = frozenset((USERS, tenant_preferences.INDEX, TENANT_SETTINGS, TENANT_USER_SETTINGS))
+_OTHER_TABLES = frozenset((USERS, tenant_preferences.INDEX, *OPTIONAL_TABLES))
 _USER_TEXTS = ("first_name", "last_name", "email", "phone", "locale", "time_zone")
 
 type Source = Mapping[str, Any]
@@ -128,6 +136,16 @@ def tenant_users_in(found: Mapping[tuple[str, Any], Read]) -> dict[tuple[int, in
             user_id, club_id = map(integer, id_.split(SEPARATOR))
             of_club[user_id, club_id] = _layer(source, version, user_id)
     return of_club
+
+
+def memberships_in(found: Mapping[tuple[str, Any], Read]) -> dict[str, Membership]:
+    """Return id → the row about an object that a user follows, among documents."""
+    return {
+        # Any value but false is an opt-out.
+        id_: Membership(club_id=source.get("club_id"), muted=source.get("muted") not in (None, False))
+        for (table, id_), (source, *_) in found.items()
+        if table == MEMBERSHIPS
+    }
 
 
 def _layer(source: Source, version: int, user_id: int = 0) -> UserSettings:

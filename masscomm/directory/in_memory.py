@@ -12,7 +12,13 @@ from typing import Any
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS
 from masscomm.directory import device_states, documents
 from masscomm.directory.layers import layers_in, related_documents
-from masscomm.directory.members import counts_of_members, pages_of_members
+from masscomm.directory.members import (
+    UsersPage,
+    counts_of_members,
+    pages_of_followers,
+    pages_of_members,
+    pages_of_users,
+)
 from masscomm.directory.person import (
     DirectoryRow,
     Person,
@@ -27,7 +33,9 @@ from masscomm.directory.person import (
 from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.audiences import Audience
+from masscomm.domain.memberships import kind_and_object
 from masscomm.domain.preference_changes import with_changes
+from masscomm.domain.source_tables import MEMBERSHIPS
 from masscomm.domain.suppressions import Suppression, suppressed
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
@@ -149,10 +157,25 @@ class InMemoryDirectory:
         return {user_id: settings for user_id, settings in found.items() if settings is not None}
 
     def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
-        return pages_of_members(self._users_of_club(club_id, after), audience, self)
+        return pages_of_members(self._candidates(club_id, audience, after), audience, self)
 
     def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
-        return counts_of_members(self._users_of_club(club_id, 0), audience, channels, self)
+        return counts_of_members(self._candidates(club_id, audience, 0), audience, channels, self)
+
+    def _candidates(self, club_id: int, audience: Audience, after: int) -> Iterator[UsersPage]:
+        if audience.follows is None:
+            return pages_of_users(self._users_of_club(club_id, after))
+        return pages_of_followers(self._followers(club_id, audience.follows, after), club_id, self.users)
+
+    def _followers(self, club_id: int, follows: str, after: int) -> Iterator[list[int]]:
+        self._called("followers")
+        wanted = kind_and_object(follows)
+        rows = (row for (table, _), row in self.rows.items() if table == MEMBERSHIPS)
+        own = [row for row in rows if (row["kind"], row["object"]) == wanted and row.get("club_id") in (None, club_id)]
+        found = sorted(row["user_id"] for row in own if row["user_id"] > after)
+        for page in batched(found, self._page_size, strict=False):
+            yield list(page)
+            self._called("followers")
 
     def _users_of_club(self, club_id: int, after: int) -> Iterator[list[User]]:
         self._called("users_of_club")

@@ -6,25 +6,29 @@ from typing import Any
 from masscomm.directory import documents
 from masscomm.directory.documents import Read
 from masscomm.directory.port import Layers, Related
+from masscomm.domain.memberships import membership_id
 from masscomm.domain.row_ids import row_id
-from masscomm.domain.source_tables import TENANT_USER_SETTINGS, is_mapped
+from masscomm.domain.source_tables import MEMBERSHIPS, TENANT_USER_SETTINGS, is_mapped
 
 _NOTHING: Related = {}
 
 
-def related_to(recipients: Iterable[tuple[Iterable[int], int]]) -> Related:
+def related_to(recipients: Iterable[tuple[Iterable[int], int, str | None]]) -> Related:
     """Return the documents, besides those under the users' ids, that decide about recipients.
 
     Args:
-        recipients: Users, and the club whose notifications they get.
+        recipients: Users, the club whose notifications they get, and the object that they must follow.
     """
-    if not is_mapped(TENANT_USER_SETTINGS):
+    of_tenants, of_objects = is_mapped(TENANT_USER_SETTINGS), is_mapped(MEMBERSHIPS)
+    if not of_tenants and not of_objects:
         return _NOTHING
-    found: dict[int, list[tuple[str, str]]] = {}
-    for user_ids, club_id in recipients:
-        for user_id in user_ids:
-            found.setdefault(user_id, []).append((TENANT_USER_SETTINGS, row_id(user_id, club_id)))
-    return {user_id: list(dict.fromkeys(each)) for user_id, each in found.items()}
+    found: dict[int, dict[tuple[str, str], None]] = {}
+    for user_ids, club_id, follows in recipients:
+        for user_id in user_ids if of_tenants else ():
+            found.setdefault(user_id, {})[TENANT_USER_SETTINGS, row_id(user_id, club_id)] = None
+        for user_id in user_ids if of_objects and follows is not None else ():
+            found.setdefault(user_id, {})[MEMBERSHIPS, membership_id(user_id, str(follows))] = None
+    return found
 
 
 def related_documents(user_ids: Iterable[int], related: Related) -> Collection[tuple[str, str]]:
@@ -39,4 +43,5 @@ def layers_in(found: Mapping[Any, Read]) -> Layers:
         settings=documents.merged_settings(found),
         tenants=documents.tenants_in(found),
         tenant_users=documents.tenant_users_in(found),
+        memberships=documents.memberships_in(found),
     )

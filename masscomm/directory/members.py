@@ -1,7 +1,7 @@
 """Compares the users of a club with an audience where they are read page by page."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from masscomm.directory.port import MembersCount, MembersPage
 from masscomm.domain.channels import CHANNELS
@@ -24,20 +24,47 @@ def members(audience: "Audience", users: Sequence[User], directory: _Directory) 
     return [user for user in users if audience.has(user, settings.get(user.user_id))]
 
 
-def pages_of_members(
-    pages: Iterable[Sequence[User]], audience: "Audience", directory: _Directory
-) -> Iterator[MembersPage]:
-    """Yield a page of members for each page of users."""
+class UsersPage(NamedTuple):
+    """The users of a club that may belong to an audience, in the order of their ids."""
+
+    users: Sequence[User]
+    # The last user that was read. A follower may be of another club.
+    up_to: int
+
+
+def pages_of_users(pages: Iterable[Sequence[User]]) -> Iterator[UsersPage]:
+    """Yield the pages of all users of a club."""
     for users in filter(None, pages):
-        yield MembersPage([user.user_id for user in members(audience, users, directory)], users[-1].user_id)
+        yield UsersPage(users, users[-1].user_id)
+
+
+def pages_of_followers(
+    pages: Iterable[Sequence[int]], club_id: int, look_up: Callable[[Sequence[int]], Mapping[int, User]]
+) -> Iterator[UsersPage]:
+    """Yield the users of a club among pages of followers.
+
+    Args:
+        look_up: Returns users by id.
+    """
+    for user_ids in filter(None, pages):
+        found = look_up(user_ids)
+        users = [found[user_id] for user_id in user_ids if user_id in found]
+        # guard: tenancy.followers
+        yield UsersPage([user for user in users if user.club_id == club_id], user_ids[-1])
+
+
+def pages_of_members(pages: Iterable[UsersPage], audience: "Audience", directory: _Directory) -> Iterator[MembersPage]:
+    """Yield a page of members for each page of users."""
+    for users, up_to in pages:
+        yield MembersPage([user.user_id for user in members(audience, users, directory)], up_to)
 
 
 def counts_of_members(
-    pages: Iterable[Sequence[User]], audience: "Audience", channels: Sequence[str], directory: _Directory
+    pages: Iterable[UsersPage], audience: "Audience", channels: Sequence[str], directory: _Directory
 ) -> Iterator[MembersCount]:
     """Yield a count of members for each page of users."""
     to_devices = any(CHANNELS[name].to_devices for name in channels)
-    for users in pages:
+    for users, _ in pages:
         found = members(audience, users, directory)
         devices = directory.devices([user.user_id for user in found]) if found and to_devices else {}
         with_devices = {user_id for user_id, own in devices.items() if any(device.enabled for device in own)}

@@ -24,10 +24,18 @@ from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.documents import Read, Source
 from masscomm.directory.layers import layers_in, related_documents
-from masscomm.directory.members import counts_of_members, pages_of_members
+from masscomm.directory.members import (
+    UsersPage,
+    counts_of_members,
+    pages_of_followers,
+    pages_of_members,
+    pages_of_users,
+)
 from masscomm.directory.person import DeviceRead, Person, person_documents, person_in
 from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.memberships import kind_and_object
+from masscomm.domain.source_tables import MEMBERSHIPS
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -130,23 +138,44 @@ class OpenSearchDirectory:
         return layers_in(self._by_id(wanted, tables=for_each, first=documents.tenant_documents(club_ids)))
 
     def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
-        return pages_of_members(self._users_of_club(club_id, after), audience, self)
+        return pages_of_members(self._candidates(club_id, audience, after), audience, self)
 
     def count_members(self, club_id: int, audience: "Audience", channels: Sequence[str]) -> Iterator[MembersCount]:
-        return counts_of_members(self._users_of_club(club_id, 0), audience, channels, self)
+        return counts_of_members(self._candidates(club_id, audience, 0), audience, channels, self)
+
+    def _candidates(self, club_id: int, audience: "Audience", after: int) -> Iterator[UsersPage]:
+        """Return pages of the users of a club that are compared with an audience."""
+        if audience.follows is None:
+            return pages_of_users(self._users_of_club(club_id, after))
+        return pages_of_followers(self._followers(club_id, audience.follows, after), club_id, self.users)
 
     def _users_of_club(self, club_id: int, after: int) -> Iterator[list[User]]:
         """Yield pages of the users of a club, in the order of their ids and as they were at one moment."""
+        query = {"filter": [{"term": {"club_id": club_id}}]}  # guard: audiences.own_tenant
+        for rows in self._pages_at_one_moment(USERS, query, after=after):
+            yield list(read_each(rows, _user_in, store=USERS, key=_key_of))
+
+    def _followers(self, club_id: int, follows: str, after: int) -> Iterator[list[int]]:
+        """Yield pages of the users who follow an object, in the order of their ids and as they were at one moment."""
+        kind, name = kind_and_object(follows)
+        filters: list[dict[str, Any]] = [{"term": {"kind": kind}}, {"term": {"object": name}}]
+        if "club_id" in captured_tables()[MEMBERSHIPS].source.columns:
+            # Equal objects of other tenants are not read.
+            filters.append({"term": {"club_id": club_id}})
+        for rows in self._pages_at_one_moment(MEMBERSHIPS, {"filter": filters}, after=after, by="user_id"):
+            yield [hit["_source"]["user_id"] for hit in rows]
+
+    def _pages_at_one_moment(
+        self, table: str, query: Mapping[str, Any], *, after: int, by: str = "id"
+    ) -> Iterator[list[dict[str, Any]]]:
         with answering("a refresh"):
-            refreshed = self._client.indices.refresh(index=USERS)
+            refreshed = self._client.indices.refresh(index=table)
             # The point in time belongs to one snapshot generation, although the alias may move meanwhile.
-            snapshot = self._client.create_pit(index=USERS, params={"keep_alive": _SNAPSHOT_KEPT})["pit_id"]
+            snapshot = self._client.create_pit(index=table, params={"keep_alive": _SNAPSHOT_KEPT})["pit_id"]
         if refreshed.get("_shards", {}).get("failed") != 0:
             raise Retry("OpenSearch has not refreshed every shard")
-        query = {"filter": [{"term": {"club_id": club_id}}]}  # guard: audiences.own_tenant
         try:
-            for rows in self._pages(USERS, query, after=after, snapshot=snapshot):
-                yield list(read_each(rows, _user_in, store=USERS, key=_key_of))
+            yield from self._pages(table, query, after=after, snapshot=snapshot, by=by)
         finally:
             # It would also end by itself.
             with suppress(Retry, Stop), answering("the end of a point in time"):
@@ -329,6 +358,7 @@ class OpenSearchDirectory:
         after: int | None = None,
         page_size: int | None = None,
         snapshot: str | None = None,
+        by: str = "id",
     ) -> Iterator[list[dict[str, Any]]]:
         """Yield pages of all documents that match a bool query and are not deleted, in the order of their ids.
 
@@ -337,10 +367,11 @@ class OpenSearchDirectory:
         Args:
             after: Only documents with a higher id.
             snapshot: A point in time of the index that is searched; None: the index at present.
+            by: The column of the ids.
         """
         body: dict[str, Any] = {
             "query": {"bool": {**query, "must_not": [{"term": {"deleted": True}}]}},
-            "sort": [{"id": "asc"}],
+            "sort": [{by: "asc"}],
             "size": page_size or self._page_size,
             "track_total_hits": False,
         }

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from masscomm.directory.person import Person
+from masscomm.domain.memberships import Membership
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Layers(NamedTuple):
     tenants: dict[int, UserSettings]
     # (User, club) → the user's settings for the club.
     tenant_users: dict[tuple[int, int], UserSettings]
+    # Id (masscomm.domain.memberships) → the row about an object that a user follows.
+    memberships: dict[str, Membership]
 
 
 class Directory(Protocol):
@@ -103,7 +106,9 @@ class Directory(Protocol):
         """Yield pages of the users of a club (tenant) that belong to an audience and whose ids are above `after`, in
         ascending order of the ids. A page without users shows how far the club has been read.
 
-        All pages show the users as they were at one moment, which is at or after the call; settings may be newer.
+        All pages show the users as they were at one moment, which is at or after the call; settings may be newer. Of
+        an audience of followers, that is true of the follows: the followers alone are read, and their rows may be
+        newer.
         Raises Retry if that moment can no longer be read.
         """
         ...

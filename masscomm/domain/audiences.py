@@ -3,6 +3,7 @@
     {"where": {"all": [{"field": "locale", "is": "de"}, {"field": "attributes.plan", "in": ["pro", "team"]}]},
      "except_users": [42]}
     {"all_users": true}
+    {"follows": "team:42", "where": {"field": "locale", "is": "de"}}
 
 docs/audiences.md has the grammar as a table. A condition is evaluated on the directory's row of a user, whose tenant is
 always that of the send: no condition can name a tenant.
@@ -17,11 +18,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.limits import FOLLOWS_PATTERN, LARGEST_ID
 from masscomm.domain.locales import read_locale
 from masscomm.domain.names import folded
 from masscomm.domain.setting_names import SettingNames, setting_names, setting_under
-from masscomm.domain.source_tables import source_tables
+from masscomm.domain.source_tables import MEMBERSHIPS, is_mapped, source_tables
 from masscomm.domain.time_zones import zone_form
 from masscomm.domain.users import User, UserSettings
 from masscomm.texts import CodedText, Text
@@ -58,12 +59,14 @@ class AudienceError(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Audience:
-    """The users of a tenant that match a condition, without the exceptions."""
+    """The users of a tenant that match a condition, or those of them that follow an object, without the exceptions."""
 
     condition: Condition = field(default=lambda _user, _settings: True)
     except_users: frozenset[int] = frozenset()
     # The fields that the condition reads, such as `attributes.plan`.
     fields: frozenset[str] = frozenset()
+    # The object that the users follow, such as `team:42`; None: they need not follow any.
+    follows: str | None = None
     # The JSON value that the audience was read from.
     document: Any = None
 
@@ -117,22 +120,32 @@ class _Reader:
         if not isinstance(value, Mapping):
             self._error("", Text.MUST_BE_OBJECT.filled())
             return Audience(condition=_nobody)
-        for name in value.keys() - {"all_users", "where", "except_users"}:
+        for name in value.keys() - {"all_users", "follows", "where", "except_users"}:
             self._error(str(name)[:MAX_TEXT], Text.AUDIENCE_MEMBER.filled())
         condition: Condition = lambda _user, _settings: True  # noqa: E731
         # An empty audience is refused, because it may be a mistake, and would notify every user.
-        if ("where" in value) == ("all_users" in value):
+        given = value.keys() & {"all_users", "follows", "where"}
+        if given not in ({"all_users"}, {"follows"}, {"where"}, {"follows", "where"}):
             self._error("where", Text.AUDIENCE_EMPTY.filled())
         elif "where" in value:
             condition = self._condition(value["where"], "where", 1)
-        elif value["all_users"] is not True:
+        elif "all_users" in value and value["all_users"] is not True:
             self._error("all_users", Text.MUST_BE_TRUE.filled())
         return Audience(
+            follows=self._follows(value["follows"]) if "follows" in value else None,
             condition=condition,
             except_users=self._exceptions(value.get("except_users", [])),
             fields=frozenset(self._fields),
             document=value,
         )
+
+    def _follows(self, value: Any) -> str | None:
+        if not isinstance(value, str) or not re.fullmatch(FOLLOWS_PATTERN, value):
+            self._error("follows", Text.FOLLOWS_FORM.filled())
+            return None
+        if not is_mapped(MEMBERSHIPS):  # guard: follows.unmapped
+            self._error("follows", Text.FOLLOWS_UNMAPPED.filled())
+        return value
 
     def _exceptions(self, value: Any) -> frozenset[int]:
         if not isinstance(value, list) or len(value) > MAX_EXCEPTIONS:

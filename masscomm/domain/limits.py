@@ -47,6 +47,9 @@ LOCALE_PATTERN = (
     r"([-_][0-9A-WY-Za-wy-z]([-_][A-Za-z0-9]{2,8})+)*"  # extensions
     r"([-_][Xx]([-_][A-Za-z0-9]{1,8})+)?$"  # private use
 )
+# An object that users follow, as KIND:OBJECT in characters of ASCII. With a user's id before it, it is the id of a
+# document (masscomm.domain.row_ids).
+FOLLOWS_PATTERN = r"^[A-Za-z0-9_.-]{1,64}:[!-~]{1,128}$"
 # A date and time without a time zone.
 LOCAL_TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$"
 # The size limit of the send's data and texts in UTF-8, which are copied into every derived record.
@@ -152,6 +155,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "digest": FieldLimit(total_bytes=1_000),
         "collected": FieldLimit(total_bytes=64_000),
         "push": FieldLimit(total_bytes=MAX_PUSH_BYTES),
+        "follows": FieldLimit(characters=64 + 1 + 128, pattern=FOLLOWS_PATTERN),
         "principal": FieldLimit(characters=255),
         "per_minute": FieldLimit(highest=1_000_000),
         "spread_over_ms": FieldLimit(highest=round(LONGEST_PACE_S * 1000)),

@@ -34,6 +34,7 @@ REASONS = (
     "invalid_address",
     "frequency_cap",
     "country_not_allowed",
+    "not_following",
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}

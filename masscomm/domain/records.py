@@ -100,6 +100,8 @@ class SendFields(AvroRecord):
     reference: str | None = None
     # The options of its pushes, as JSON (masscomm.domain.push_options).
     push: str | None = None
+    # The object that its recipients must follow (masscomm.domain.memberships).
+    follows: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from masscomm.domain.sends import Send, SendKey, Source
 # The fields that differ between the chunks or the requests of one send. A producer that repeats a chunk may set its
 # times anew, and the topic decides the lane.
 _OF_A_CHUNK = (
-    *("to_users", "recipient_data", "send_id", "chunk_index", "chunk_count"),
+    *("to_users", "recipient_data", "follows", "send_id", "chunk_index", "chunk_count"),
     *("timestamp", "expires_at", "priority", "principal", "is_test"),
 )
 _CONTENT = tuple(name for name in SendRequested.__dataclass_fields__ if name not in _OF_A_CHUNK)
@@ -90,5 +90,8 @@ def _not_kept(send: Send, record: SendRequested, lane: Lane) -> NotKept | None:
 
 
 def content_of_chunk(send: SendRequested, content: str) -> str:
-    """Return a digest of the content of one chunk with its recipients' own variables. `content` is that of the send."""
-    return digest_of_fields(send, (*_CONTENT, "recipient_data")) if send.recipient_data else content
+    """Return a digest of the content of one chunk with its recipients' own variables and the object that they follow.
+    `content` is that of the send.
+    """
+    has_own = send.recipient_data or send.follows
+    return digest_of_fields(send, (*_CONTENT, "recipient_data", "follows")) if has_own else content

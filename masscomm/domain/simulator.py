@@ -28,6 +28,7 @@ RESULTS: Mapping[int, tuple[Status, Reason | None]] = MappingProxyType(
         14: (Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED),
         15: (Status.SUPPRESSED, Reason.NOT_OPTED_IN),
         16: (Status.SUPPRESSED, Reason.FREQUENCY_CAP),
+        17: (Status.SUPPRESSED, Reason.NOT_FOLLOWING),
         20: (Status.FAILED, Reason.PROVIDER_REJECTED),
         21: (Status.FAILED, Reason.NO_TEMPLATE),
         22: (Status.FAILED, Reason.TEMPLATE_ERROR),

@@ -40,11 +40,13 @@ def _iso(epoch: date, unit: str, number: int) -> str | None:
     return None
 
 
-# The formats of Debezium: days since the epoch, microseconds of the day, microseconds since the epoch.
+# The formats of Debezium: days since the epoch, microseconds of the day, microseconds since the epoch; and a number as
+# a text.
 FORMATS: Mapping[str, Callable[[int], str | None]] = {
     "date": partial(_iso, _EPOCH.date(), "days"),
     "time": lambda micros: (_EPOCH + timedelta(microseconds=micros)).strftime("%H:%M"),
     "timestamp": partial(_iso, _EPOCH, "microseconds"),
+    "text": str,
 }
 _OPTIONS = {"path", "values", "format", "default", "required"}
 

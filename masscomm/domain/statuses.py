@@ -36,6 +36,8 @@ class Reason(StrEnum):
     # The user is not in the directory, and the directory has passed the send's timestamp; or the user belongs to
     # another club. A tenant must not be able to distinguish the two.
     UNKNOWN_USER = "unknown_user"
+    # The send is for the followers of an object, and the user does not follow it.
+    NOT_FOLLOWING = "not_following"
     NO_DEVICE = "no_device"  # The user has no device for push messages.
     NO_ADDRESS = "no_address"  # The user has no e-mail address or phone number.
     # Every device's endpoint is disabled or gone. With the status bounced, a receipt reports it.

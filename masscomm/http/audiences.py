@@ -40,9 +40,9 @@ def audience_errors(value: Any) -> list[FieldError]:
     errors = []
     if not isinstance(value["saved"], str) or not re.fullmatch(NAME_PATTERN, value["saved"]):
         errors.append(FieldError("audience.saved", Text.TEXT_PATTERN.filled(pattern=NAME_PATTERN)))
-    if value.keys() & {"where", "all_users"}:
+    if value.keys() & {"where", "follows", "all_users"}:
         errors.append(FieldError("audience.saved", Text.AUDIENCE_EMPTY.filled()))
-    others = {name: each for name, each in value.items() if name not in ("saved", "where", "all_users")}
+    others = {name: each for name, each in value.items() if name not in ("saved", "where", "follows", "all_users")}
     return errors + audience_of({"all_users": True, **others})[1]
 
 

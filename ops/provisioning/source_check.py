@@ -656,7 +656,7 @@ def _accepted(use: _Use) -> set[str]:
     if use.value.path:
         return JSON
     if use.value.format is not None:
-        return {use.value.format}
+        return INTEGERS if use.value.format == "text" else {use.value.format}
     if use.value.values is not None:
         return INTEGERS | TEXTS | {"bool"}
     return ACCEPTED[use.kind]

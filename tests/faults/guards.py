@@ -1261,6 +1261,41 @@ MUTANTS = (
     Mutant("tenancy.counted_audience", "A tenant counts its own users only."),
     Mutant("audiences.own_tenant", "An audience has users of its own tenant only.", Becomes('{"filter": []}')),
     Mutant(
+        "tenancy.followers",
+        "An audience of followers has users of its own tenant only.",
+        Replaced("yield UsersPage(users, user_ids[-1])"),
+    ),
+    Mutant(
+        "tenancy.membership",
+        "A follow in another tenant does not count.",
+        Replaced(
+            "if membership is None:\n    return Decision(Status.SUPPRESSED, Reason.NOT_FOLLOWING, 'directory', rule)"
+        ),
+    ),
+    Mutant("follows.muted", "A muted object is an opt-out, which mandatory categories ignore.", Becomes("False")),
+    Mutant("follows.unmapped", "An audience of followers needs the table of follows."),
+    Mutant("follows.invalid_record", "A record with a malformed object, or without the table, is dead-lettered."),
+    Mutant(
+        "follows.carried",
+        "The chunks of an audience of followers name the object, so that unfollowing counts later.",
+        Becomes("replace(record, timestamp=_begin_ms(request, send))"),
+    ),
+    Mutant(
+        "follows.unconfirmed",
+        "A follow that may not have arrived is waited for.",
+        Returns("False"),
+    ),
+    Mutant(
+        "follows.held_before_publishing",
+        "Before publishing, too, a follow that may not have arrived is waited for.",
+        Returns("False"),
+    ),
+    Mutant(
+        "follows.before_publishing",
+        "Nothing is published to a user who has unfollowed the object of the send.",
+        Returns("None"),
+    ),
+    Mutant(
         "audiences.exceptions",
         "A user that an audience leaves out is not notified.",
         Returns("self.condition(user, settings)"),

@@ -13,6 +13,7 @@ from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, send
 from tests.support.harness.whole_chain import ThreeSteps
+from tests.support.inputs.optional_tables import mapped
 
 # A chunk of 501 recipients is first forwarded as a recheck record.
 USERS = range(1, 502)
@@ -33,6 +34,7 @@ VALUES: dict[str, Any] = {
     "digest": '{"template": "a_digest", "window": "1h"}',
     "collected": '{"count": 1, "list": [{}]}',
     "push": '{"badge":3}',
+    "follows": "team:42",
 }
 # Fields of a send that no derived record carries, because the steps handle them.
 OWN = {
@@ -89,7 +91,12 @@ class Chain(ThreeSteps):
 
 @pytest.fixture(scope="module")
 def derived() -> list[AvroRecord]:
-    return Chain().follow(send(USERS, channels=["push"], chunk_index=1, chunk_count=2, **VALUES))
+    with mapped("memberships"):
+        chain = Chain()
+        for user_id in USERS:
+            row = {"user_id": user_id, "kind": "team", "object": "42"}
+            chain.directory.rows["memberships", f"{user_id}:team:42"] = row
+        return chain.follow(send(USERS, channels=["push"], chunk_index=1, chunk_count=2, **VALUES))
 
 
 def _name(record: AvroRecord) -> str:

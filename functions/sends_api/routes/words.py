@@ -52,6 +52,7 @@ REASON_WORDS: Mapping[str, str] = {
     Reason.FREQUENCY_CAP: "The user got as many notifications as the category allows in a time.",
     Reason.NOT_OPTED_IN: "The category needs an opt-in, which the user has not given.",
     Reason.UNKNOWN_USER: "The user is not known in this club.",
+    Reason.NOT_FOLLOWING: "The send is for the followers of an object, and the user does not follow it.",
     Reason.NO_DEVICE: "The user has no device for push messages.",
     Reason.NO_ADDRESS: "The user has no e-mail address or phone number.",
     Reason.DEVICE_INACTIVE: "No device of the user accepts messages any more.",
@@ -70,6 +71,7 @@ REASON_WORDS: Mapping[str, str] = {
     Reason.EXPIRED: "The time limit of the notification passed before the message could be published.",
     Reason.CANCELLED: "The send was cancelled before the message was published.",
 }
+_FOLLOWS = "follows:"
 # The layers whose rules are not the user's own.
 _TENANT_WORDS: Mapping[str, str] = {
     TENANT: "The tenant's rules exclude",
@@ -97,6 +99,8 @@ def in_words(status: str, reason: str | None, by: DecidedBy | None = None) -> st
     """Return a sentence about a status, its reason and its decision. A value that a later version recorded is named."""
     if reason == Reason.OPTED_OUT and by and (by["category"] or by["channel"] or by["layer"] in _TENANT_WORDS):
         sentence = f"{_TENANT_WORDS.get(by['layer'] or '', 'The user has opted out of')} {_subject(by)}."
+    elif reason == Reason.OPTED_OUT and by and (by["rule"] or "").startswith(_FOLLOWS):
+        sentence = f"The user has opted out of {(by['rule'] or '').removeprefix(_FOLLOWS)}."
     elif reason:
         sentence = REASON_WORDS.get(reason, f"The reason is {reason}.")
     else:

@@ -12,6 +12,7 @@ from masscomm.directory.layers import related_to
 from masscomm.directory.person import DirectoryRow
 from masscomm.directory.port import Directory, Layers, MembersPage, TemplateQuery
 from masscomm.domain.audiences import Audience, read_audience
+from masscomm.domain.memberships import Membership
 from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.statuses import Reason, Status
@@ -99,8 +100,22 @@ def audience(value: Mapping[str, Any]) -> Audience:
     return found
 
 
+FOLLOWERS = Audience(follows="team:42", document={"follows": "team:42"})
 EVERYBODY = audience({"all_users": True})
 GERMAN = {"field": "locale", "is": "de"}
+
+
+def follow(
+    user_id: int, *, kind: str = "team", name: str = "42", club_id: int | None = 7, muted: bool | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return the id and the columns of a row: the user follows an object."""
+    row = {"user_id": user_id, "kind": kind, "object": name, "club_id": club_id, "muted": muted}
+    return f"{user_id}:{kind}:{name}", row
+
+
+def unfollow(tables: "Tables", user_id: int) -> None:
+    (id_, _) = follow(user_id)
+    tables.put_optional("memberships", (id_, {"deleted": True, "deleted_at_ms": 1}))
 
 
 def member_ids(pages: Iterable[MembersPage]) -> list[int]:
@@ -283,7 +298,7 @@ class DirectoryContract:
     def test_rules_of_clubs_are_read_with_many_users(self, tables: Tables) -> None:
         tables.put_rules(RULES.document)
         found = tables.directory.users_and_layers(range(1, 1_001), [7, 8])
-        assert found == Layers({}, {}, {7: RULES.settings}, {})
+        assert found == Layers({}, {}, {7: RULES.settings}, {}, {})
 
     @pytest.mark.kills(guard="preferences.owner_of_tenant_rules")
     def test_mapped_rules_of_clubs_are_those_of_the_monolith(self, mapped_tables: Tables) -> None:
@@ -302,13 +317,60 @@ class DirectoryContract:
         tables.put(USER, SETTINGS)
         row = {"user_id": 1, "club_id": 7, "channels": {"email": True}, "categories": None}
         tables.put_optional("tenant_user_settings", ("1:7", row), ("1:8", row), ("2:7", row))
-        related = related_to([(range(1, 600), 7)])
+        related = related_to([(range(1, 600), 7, None)])
         for look_up in (tables.directory.users_and_layers, tables.directory.layers):
             found = look_up(range(1, 600), [7], related)
             assert found.tenant_users.keys() == {(1, 7), (2, 7)}
             assert found.tenant_users[1, 7].channels == {"email": True}
             assert found.settings == tables.directory.user_settings([1])
         assert tables.directory.user_settings([1])[1].channels == SETTINGS.channels
+
+    @pytest.mark.kills(guard="tenancy.followers")
+    def test_followers_of_an_object_are_paged_by_id(self, mapped_tables: Tables) -> None:
+        """Without users of other clubs, those who follow other objects, and deleted rows."""
+        tables = mapped_tables
+        tables.put(*(USER._replace(user_id=number) for number in range(1, 12)), USER._replace(user_id=40, club_id=8))
+        tables.put_optional("memberships", *(follow(number) for number in (11, 2, 5, 4, 9, 3, 40, 99)))
+        tables.put_optional("memberships", follow(6, name="4"), follow(7, kind="player"), follow(8, club_id=8))
+        tables.remove(USER._replace(user_id=3))
+        unfollow(tables, 4)
+        pages = list(tables.directory.members_of_club(7, FOLLOWERS))
+        assert member_ids(pages) == [2, 5, 9, 11]
+        assert member_ids(tables.directory.members_of_club(7, FOLLOWERS, after=5)) == [9, 11]
+        assert member_ids(tables.directory.members_of_club(7, audience({"follows": "team:1"}))) == []
+        assert member_ids(tables.directory.members_of_club(9, FOLLOWERS)) == []
+        tables.put_optional("memberships", follow(4))
+        assert member_ids(tables.directory.members_of_club(7, FOLLOWERS)) == [2, 4, 5, 9, 11]
+
+    def test_followers_match_conditions(self, mapped_tables: Tables) -> None:
+        tables = mapped_tables
+        tables.put(*(USER._replace(user_id=number, locale="de" if number % 2 else "en") for number in range(1, 9)))
+        tables.put_optional("memberships", *map(follow, range(1, 7)))
+        wanted = {"follows": "team:42", "where": GERMAN, "except_users": [3, 7]}
+        assert members_of(tables, wanted) == [1, 5]
+        tables.put(DEVICE._replace(user_id=5))
+        examined = 6
+        assert counted(tables, wanted, ["push", "email"]) == (examined, 2, {"push": 1, "email": 2})
+
+    def test_pages_of_followers_show_one_moment(self, mapped_tables: Tables) -> None:
+        tables = mapped_tables
+        tables.put(*(USER._replace(user_id=number) for number in range(1, 6)))
+        tables.put_optional("memberships", *map(follow, range(1, 5)))
+        pages = tables.directory.members_of_club(7, FOLLOWERS)
+        first = next(pages)
+        tables.put_optional("memberships", follow(5))
+        unfollow(tables, 4)
+        assert member_ids((first, *pages)) == [1, 2, 3, 4]
+
+    def test_follows_are_read_with_users(self, mapped_tables: Tables) -> None:
+        tables = mapped_tables
+        tables.put(USER)
+        tables.put_optional("memberships", follow(1), follow(2, muted=True, club_id=None), follow(3, kind="player"))
+        found = tables.directory.layers([1, 2, 3, 4], [7], related_to([([1, 2, 3, 4], 7, "team:42")]))
+        assert found.memberships == {
+            "1:team:42": Membership(club_id=7, muted=False),
+            "2:team:42": Membership(club_id=None, muted=True),
+        }
 
     def test_mapped_layers_decide_about_a_person(self, mapped_tables: Tables) -> None:
         tables = mapped_tables

@@ -25,6 +25,17 @@ ENTRIES: dict[str, dict[str, Any]] = {
         "key": "club_id",
         "columns": {name: name for name in ("club_id", "channels", "categories", "updated_at")},
     },
+    "memberships": {
+        "table": "public.follows",
+        "key": ["user_id", "kind", "object"],
+        "columns": {
+            "user_id": "user_id",
+            "kind": "kind",
+            "object": {"column": "object", "format": "text"},
+            "club_id": "club_id",
+            "muted": "muted",
+        },
+    },
 }
 _CACHES = (
     source_tables._document,

@@ -44,7 +44,7 @@ def in_opensearch(*batches: list[KafkaRecord]) -> set[tuple[int, int]]:
     for batch in batches:
         consumer.run(*batch)
     directory = consumer.directory()
-    found = directory.users_and_layers([1], [], related_to([([1], 7), ([1], 8)]))
+    found = directory.users_and_layers([1], [], related_to([([1], 7, None), ([1], 8, None)]))
     return set(found.tenant_users)
 
 

@@ -21,7 +21,7 @@ from masscomm import fast_json
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS
 from masscomm.directory import device_states, documents
 from masscomm.directory.bulk_writes import VersionedDocument
-from masscomm.directory.members import counts_of_members, members
+from masscomm.directory.members import UsersPage, counts_of_members, members
 from masscomm.domain import preference_changes
 from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.channels import CHANNELS
@@ -192,7 +192,8 @@ def check(rows: Rows, audiences: Audiences, wanted: Audience, club_id: int, afte
     found = [user.user_id for user in members(wanted, later, rows)]
     assert (answer["user_ids"], answer["up_to"]) == (found, later[-1].user_id if later else after)
     answer = fast_json.parsed(audiences.count("g1", club_id, text, list(CHANNELS), FOREVER))
-    (count,) = counts_of_members([[user for user in users if user.user_id > 0]], wanted, list(CHANNELS), rows)
+    pages = [UsersPage([user for user in users if user.user_id > 0], 0)]
+    (count,) = counts_of_members(pages, wanted, list(CHANNELS), rows)
     assert (answer["examined"], answer["users"], answer["channels"]) == count
 
 

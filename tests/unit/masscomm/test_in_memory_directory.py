@@ -31,7 +31,10 @@ class InMemoryTables(Tables):
         self.directory.tenant_preferences |= {each["club_id"]: each for each in several}
 
     def put_optional(self, table: str, *documents: tuple[str, Mapping[str, Any]]) -> None:
-        self.directory.rows |= {(table, id_): source for id_, source in documents if not source.get("deleted")}
+        for id_, source in documents:
+            self.directory.rows.pop((table, id_), None)
+            if not source.get("deleted"):
+                self.directory.rows[table, id_] = source
 
     def not_ready(self) -> None:
         self.directory.ready = False

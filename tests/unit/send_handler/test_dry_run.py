@@ -71,6 +71,7 @@ DECIDED_LATER = {
     Reason.BOUNCED_TRANSIENT: "a receipt",
     Reason.COMPLAINED: "a receipt",
     Reason.CANCELLED: "a later request",
+    Reason.NOT_FOLLOWING: "an unfollowing after the dry run",
     Reason.UNKNOWN_CHANNEL: "nothing: the API refuses such a request",
     Reason.DEAD_LETTER: "nothing: the API refuses what would be dead-lettered",
 }
