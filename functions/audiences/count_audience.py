@@ -39,7 +39,7 @@ class CountBody(TypedDict):
     channels: dict[str, int]
     """By channel: users with an address, or with an active device. Opt-outs and suppressions are not considered."""
     examined: int
-    """The users of the club that were compared with the audience."""
+    """The users of the club that were compared with the audience; of one with `follows`, the followers."""
     complete: bool
     """Whether all users of the club were examined in the time of a request."""
 

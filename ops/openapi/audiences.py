@@ -61,8 +61,9 @@ OPERATIONS = {
     ),
     ("POST", "/v1/audiences/count"): Operation(
         description=(
-            "An audience has `where` (a condition), `all_users` or `saved` (a name), and `except_users`. A count of a "
-            "large tenant may end before all users are examined: `complete` is false then. With `except_users`, and "
+            "An audience has `where` (a condition), `follows` (an object that its users follow, such as `team:42`), "
+            "both of them, `all_users` or `saved` (a name), and `except_users`. A count of a large tenant may end "
+            "before all users are examined: `complete` is false then. With `except_users`, and "
             f"for fewer than {SMALLEST_GROUP} users, it needs `users:read`."
         ),
         request=CountRequest,

@@ -1268,9 +1268,7 @@ MUTANTS = (
     Mutant(
         "tenancy.membership",
         "A follow in another tenant does not count.",
-        Replaced(
-            "if membership is None:\n    return Decision(Status.SUPPRESSED, Reason.NOT_FOLLOWING, 'directory', rule)"
-        ),
+        Becomes("False"),
     ),
     Mutant("follows.muted", "A muted object is an opt-out, which mandatory categories ignore.", Becomes("False")),
     Mutant("follows.unmapped", "An audience of followers needs the table of follows."),
@@ -1288,7 +1286,7 @@ MUTANTS = (
     Mutant(
         "follows.held_before_publishing",
         "Before publishing, too, a follow that may not have arrived is waited for.",
-        Returns("False"),
+        Always(),
     ),
     Mutant(
         "follows.before_publishing",

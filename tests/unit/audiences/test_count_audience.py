@@ -13,9 +13,11 @@ from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
+from tests.support.contracts.directory import follow
 from tests.support.harness.chain import Context
 from tests.support.harness.slots import use_slots
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE
+from tests.support.inputs.optional_tables import mapped
 
 ALL: dict[str, Any] = {"all_users": True}
 TIMEOUT_S = 29.0
@@ -174,3 +176,34 @@ def test_count_ends_in_the_time_of_a_request(api: CountApi, monkeypatch: pytest.
 def test_invalid_request_names_its_fields(api: CountApi, body: Any, fields: list[str]) -> None:
     status, problem = api.call(body)
     assert (status, [error["field"] for error in problem["errors"]]) == (400, fields)
+
+
+def test_followers_of_an_object_are_counted(api: CountApi) -> None:
+    with mapped("memberships"):
+        rows = (follow(user_id) for user_id in (1, 2, 3, 5, 100))
+        api.directory.rows |= {("memberships", id_): row for id_, row in rows}
+        for audience, users in (
+            ({"follows": "team:42"}, 4),
+            ({"follows": "team:42", "where": {"field": "locale", "is": "de"}}, 3),
+            ({"follows": "team:41"}, 0),
+        ):
+            status, body = api.call({"club_id": 7, "audience": audience, "channels": ["email"]})
+            assert (status, body["users"], body["complete"]) == (200, users, True)
+            assert body["examined"] == (0 if users == 0 else 4)
+        definition = {"follows": "team:42"}
+        api.saved.put(SavedAudience(club_id=7, name="followers", definition=definition, changed_at_ms=0))
+        assert api.call({"club_id": 7, "audience": {"saved": "followers"}})[1]["users"] == 4
+        both = {"saved": "followers", "follows": "team:42"}
+        assert api.call({"club_id": 7, "audience": both})[1]["errors"][0]["field"] == "audience.saved"
+        for wrong in ("team", "team:4 2", 42, None):
+            status, body = api.call({"club_id": 7, "audience": {"follows": wrong}})
+            assert (status, body["errors"][0]["code"]) == (400, "follows_form")
+
+
+def test_follows_without_their_table_are_refused(api: CountApi) -> None:
+    status, body = api.call({"club_id": 7, "audience": {"follows": "team:42"}})
+    assert (status, body["errors"][0]["field"], body["errors"][0]["code"]) == (
+        400,
+        "audience.follows",
+        "follows_unmapped",
+    )

@@ -62,6 +62,18 @@ def test_name_of_a_saved_audience_is_sent(server: AnsweringServer) -> None:
     assert json.loads(server.asked[0][1])["audience"] == {"saved": "germans", "except_users": []}
 
 
+def test_followers_of_an_object_are_counted(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(COUNTED).encode())] * 2
+    run("count", "--club", "7", "--follows", "team:42")
+    run("count", "--club", "7", "--follows", "team:42", "--where", '{"field": "locale", "is": "de"}')
+    sent = [json.loads(body)["audience"] for _, body in server.asked]
+    where = {"field": "locale", "is": "de"}
+    assert sent == [
+        {"follows": "team:42", "except_users": []},
+        {"where": where, "follows": "team:42", "except_users": []},
+    ]
+
+
 def test_audience_is_saved_listed_shown_and_deleted(server: AnsweringServer) -> None:
     server.answers = [(200, json.dumps(body).encode()) for body in (SAVED, {"rows": [SAVED]}, SAVED, SAVED, {})]
     where = {"field": "locale", "is": "de"}

@@ -65,12 +65,16 @@ def test_options_become_the_fields_of_the_request(server: AnsweringServer) -> No
 
 @pytest.mark.parametrize(
     ("audience", "sent"),
-    [("all", {"all_users": True}), ('{"field": "locale", "is": "de"}', {"where": {"field": "locale", "is": "de"}})],
+    [
+        (["--audience", "all"], {"all_users": True}),
+        (["--audience", '{"field": "locale", "is": "de"}'], {"where": {"field": "locale", "is": "de"}}),
+        (["--follows", "team:42"], {"follows": "team:42"}),
+    ],
 )
-def test_audience_takes_the_place_of_ids(server: AnsweringServer, audience: str, sent: dict[str, Any]) -> None:
+def test_audience_takes_the_place_of_ids(server: AnsweringServer, audience: list[str], sent: dict[str, Any]) -> None:
     server.answers = [ACCEPTED]
     time = "2026-11-24T18:00:00Z"
-    options = ["--audience", audience, "--except", "42", "--at", time, "--audience-at", "request", "--json"]
+    options = [*audience, "--except", "42", "--at", time, "--audience-at", "request", "--json"]
     done = CliRunner().invoke(app, options, catch_exceptions=False)
     assert json.loads(done.output) == {"send_id": SEND_ID}
     ((_, key, body),) = server.asked
@@ -89,6 +93,8 @@ def test_audience_takes_the_place_of_ids(server: AnsweringServer, audience: str,
     [
         (),
         ("--to", "1", "--audience", "all"),
+        ("--to", "1", "--follows", "team:42"),
+        ("--follows", "team:42", "--via", "kafka"),
         ("--to", "1", "--except", "2"),
         ("--to", "1", "--via", "kafka", "--at", "2026-11-24T18:00:00Z"),
         ("--to", "1", "--via", "post"),

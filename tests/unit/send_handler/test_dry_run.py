@@ -31,6 +31,7 @@ from masscomm.stores.categories.known import known_categories
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.request_slots.port import Kind
 from tests.support.categories import put_version
+from tests.support.contracts.directory import follow
 from tests.support.contracts.dry_run import (
     DEVICES,
     SENDS,
@@ -45,6 +46,7 @@ from tests.support.harness.send_api import SendApi, dry_runs
 from tests.support.harness.settled_chain import SettledChain
 from tests.support.harness.slots import take_slots
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
+from tests.support.inputs.optional_tables import mapped
 
 
 @pytest.mark.guarantee("dry_run.counts_are_the_sends")
@@ -368,3 +370,16 @@ def test_scaled_counts_have_the_sum_of_all_recipients(total: int) -> None:
     counts = {End(Status.SENT): 1, End(Status.HELD): 1, End(Status.FAILED, Reason.NO_TEMPLATE): 1}
     assert sum(module._scaled(counts, total).values()) == total
     assert module._scaled({}, total) == {}
+
+
+def test_dry_run_of_followers_counts_their_opt_outs(api: SendApi) -> None:
+    with mapped("memberships"):
+        directory = api.dry_runs.directory
+        assert isinstance(directory, InMemoryDirectory)
+        rows = (follow(user_id, muted=user_id == 3) for user_id in (1, 3, 4))
+        directory.rows |= {("memberships", id_): row for id_, row in rows}
+        status, body, _ = dry_run(api, audience={"follows": "team:42"}, channels=["push"])
+        assert (status, body["requested"]) == (200, 2)
+        (channel,) = body["channels"]
+        assert (channel["deliverable"], channel["suppressed"]) == (1, 1)
+        assert [each["reason"] for each in channel["reasons"]] == ["opted_out"]

@@ -45,6 +45,14 @@ test.each<[AudienceDraft, string]>([
   expect(audienceError(made)).toBe(error);
 });
 
+test("users may have to follow an object", () => {
+  const conditions = [condition({})];
+  expect(audienceOf(draft(conditions, { follows: " team:42 " }))).toEqual({ follows: "team:42", where: { field: "locale", is: "de" } });
+  expect(audienceOf(draft([], { mode: "everyone", follows: "team:42", except: "7" }))).toEqual({ follows: "team:42", except_users: [7] });
+  for (const follows of ["team", "team:", ":42", "team:4 2"]) expect(audienceError(draft(conditions, { follows }))).toBe("audience.followsInvalid");
+  expect(audienceError(draft(conditions, { follows: "team:42" }))).toBeNull();
+});
+
 test("personal data can only be present or missing", () => {
   expect(operatorsOf("email")).toEqual(["present", "missing"]);
   const made = condition({ field: "email", operator: "is" });

@@ -37,12 +37,17 @@ export interface AudienceDraft {
   saved: string;
   join: "all" | "any";
   conditions: Condition[];
+  /** The object that the users follow, as team:42; empty: any or none. */
+  follows: string;
   except: string;
   json: string;
 }
 
 export const newCondition = (): Condition => ({ field: "locale", name: "", operator: "is", kind: "text", value: "" });
-export const newAudience = (): AudienceDraft => ({ mode: "conditions", saved: "", join: "all", conditions: [newCondition()], except: "", json: "" });
+export const newAudience = (): AudienceDraft => ({ mode: "conditions", saved: "", join: "all", conditions: [newCondition()], follows: "", except: "", json: "" });
+
+/** Return whether an audience has the field for an object. */
+export const hasFollows = (mode: AudienceDraft["mode"]): boolean => mode === "everyone" || mode === "conditions";
 
 /** Return whether a field has a name, as `attributes.plan`. */
 export const hasName = (field: Field): boolean => ["attributes", "settings.channels", "settings.categories"].includes(field);
@@ -96,6 +101,7 @@ export function audienceError(draft: AudienceDraft): string | null {
       return "audience.noJson";
     }
   }
+  if (hasFollows(draft.mode) && draft.follows.trim() && !/^[\w.-]{1,64}:[!-~]{1,128}$/.test(draft.follows.trim())) return "audience.followsInvalid";
   if (draft.mode === "everyone") return null;
   if (draft.mode === "saved") return draft.saved ? null : "audience.savedMissing";
   if (draft.conditions.length === 0) return "audience.noCondition";
@@ -138,8 +144,9 @@ export function audienceOf(draft: AudienceDraft): { [name: string]: unknown } {
   if (draft.mode === "json") return readJson(draft.json) as { [name: string]: unknown };
   const except = parseRecipients(draft.except).ids;
   const others = except.length ? { except_users: except } : {};
-  if (draft.mode === "everyone") return { all_users: true, ...others };
+  const follows = draft.follows.trim();
+  if (draft.mode === "everyone") return { ...(follows ? { follows } : { all_users: true }), ...others };
   if (draft.mode === "saved") return { saved: draft.saved, ...others };
   const conditions = draft.conditions.map(whereOf);
-  return { where: conditions.length === 1 ? conditions[0] : { [draft.join]: conditions }, ...others };
+  return { ...(follows ? { follows } : {}), where: conditions.length === 1 ? conditions[0] : { [draft.join]: conditions }, ...others };
 }
