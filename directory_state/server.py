@@ -246,6 +246,7 @@ class Server:
             [
                 web.post("/v1/look-up", self._answering(self._look_up)),
                 web.post("/v1/users", self._answering(self._users)),
+                web.post("/v1/users-by-phone", self._answering(self._users_by_phone)),
                 web.post("/v1/members", self._answering(self._members)),
                 web.post("/v1/count", self._answering(self._count)),
                 web.post("/v1/templates", self._answering(self._templates)),
@@ -343,6 +344,13 @@ class Server:
             generation = self._answers.generation(reader)
             rows = reader.users_of_club(generation, club_id, after=after, limit=limit)
             return b'{"generation":%s,"rows":%s}' % (fast_json.encoded(generation), _pairs(rows))
+
+    async def _users_by_phone(self, body: Mapping[str, Any]) -> bytes:
+        ends, limit = [_text(each) for each in body["ends"]], _limit(body)
+        with self._store.reading() as reader:
+            generation = self._answers.generation(reader)
+            found = dict(row for end in ends for row in reader.users_of_phone(generation, end, limit=limit))
+            return b'{"generation":%s,"rows":%s}' % (fast_json.encoded(generation), _pairs(sorted(found.items())))
 
     async def _members(self, body: Mapping[str, Any]) -> bytes:
         return await self._compared("members", _long(body["club_id"]), _text(body["audience"]), _long(body["after"]))

@@ -2,10 +2,11 @@
 processes read, each from the snapshot at which its transaction began.
 
 Each document is kept as the bytes that are answered: `[version,source]`, in JSON. An index of OpenSearch is a database
-here. Four more databases find documents by other values: the users of a club, the devices of a user, the templates of a
-category and channel, and the followers of an object. One transaction writes documents with the offsets up to which the
-topics have been applied, so that a process that is killed continues where the documents end. It also numbers the users
-whose values may have changed, so that a reader that keeps values in memory reads the changed ones alone.
+here. Five more databases find documents by other values: the users of a club and of the end of a phone number, the
+devices of a user, the templates of a category and channel, and the followers of an object. One transaction writes
+documents with the offsets up to which the topics have been applied, so that a process that is killed continues where
+the documents end. It also numbers the users whose values may have changed, so that a reader that keeps values in memory
+reads the changed ones alone.
 
 The file is not flushed to the disk, because it can be rebuilt from the topics. It survives the death of a process, but
 not that of the machine: `prepare` empties a store that was written before the machine's last start.
@@ -15,7 +16,7 @@ import hashlib
 import shutil
 import struct
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from masscomm import fast_json
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
 from masscomm.directory import device_states
 from masscomm.directory.bulk_writes import VersionedDocument
-from masscomm.directory.changed_documents import index_of
+from masscomm.directory.changed_documents import PHONE_END, index_of
 from masscomm.directory.own_documents import INDICES
 from masscomm.domain import preference_changes
 from masscomm.domain.memberships import kind_and_object
@@ -39,7 +40,7 @@ from masscomm.integers import integer
 # The file in the folder of a store.
 FILE = "data.mdb"
 # The form of the stored values. A store of another form is emptied.
-_FORM = 2
+_FORM = 3
 # The most that the file may contain. It is address space, not memory.
 _MAP_BYTES = 2**40
 _MAX_DATABASES = 128
@@ -59,7 +60,7 @@ _NUMBER = struct.Struct(">Q")
 _KEY_BYTES = 511
 
 # The databases that find documents by other values end with these.
-_OF_CLUB, _OF_USER, _OF_KIND, _OF_OBJECT = ".of_club", ".of_user", ".of_kind", ".of_object"
+_OF_CLUB, _OF_USER, _OF_KIND, _OF_OBJECT, _OF_PHONE = ".of_club", ".of_user", ".of_kind", ".of_object", ".of_phone"
 
 
 class UnstorableKey(ValueError):
@@ -175,7 +176,7 @@ class Store:
 def _opened(env: lmdb.Environment, name: str, transaction: Any = None) -> Any:
     """Open a database; only a transaction that writes makes it."""
     # Those that find documents have several values for a key, in their order.
-    several = name.endswith((_OF_CLUB, _OF_USER, _OF_KIND, _OF_OBJECT))
+    several = name.endswith((_OF_CLUB, _OF_USER, _OF_KIND, _OF_OBJECT, _OF_PHONE))
     created = transaction is not None
     return env.open_db(name.encode(), txn=transaction, create=created, dupsort=several, dupfixed=several)
 
@@ -255,6 +256,10 @@ class Reader:
     def users_of_club(self, generation: str, club_id: int, *, after: int, limit: int) -> list[tuple[int, bytes]]:
         """Return the users of a club whose ids are above `after`, as (id, stored value) in the order of the ids."""
         return self._several(index_of(USERS, generation), _OF_CLUB, _number(club_id), after=after, limit=limit)
+
+    def users_of_phone(self, generation: str, end: str, *, limit: int) -> list[tuple[int, bytes]]:
+        """Return the users whose phone ends with these digits, as (id, stored value) in the order of the ids."""
+        return self._several(index_of(USERS, generation), _OF_PHONE, self._key(end), limit=limit)
 
     def followers(self, generation: str, follows: str, club_id: int | None, *, after: int) -> Iterator[int]:
         """Yield the users above `after` who follow an object, in the order of their ids.
@@ -407,13 +412,21 @@ class Writer(Reader):
         """Update the database that finds documents of this table by another value. Return the value before and now."""
         if table not in _FINDING:
             return ()
-        by, place = _FINDING[table]
-        old, new = None if known is None else place(source_of(known)), place(after)
-        if old == new:
-            return old, new
+        before = None if known is None else source_of(known)
+        if table == USERS:
+            self._find_by_value(index, key, (_OF_PHONE, _phone_end_of), before, after)
         if captured_tables()[table].key:
             # The users who follow an object, whose number is the first value of the key.
             key = _number(integer(key[: key.index(SEPARATOR.encode())]))
+        return self._find_by_value(index, key, _FINDING[table], before, after)
+
+    def _find_by_value(
+        self, index: str, key: bytes, finding: tuple[str, Callable[[Any], bytes | None]], before: Any, after: Any
+    ) -> tuple[bytes | None, bytes | None]:
+        by, place = finding
+        old, new = None if before is None else place(before), place(after)
+        if old == new:
+            return old, new
         database = self._database(f"{index}{by}")
         if old is not None:
             self._transaction.delete(old, key, db=database)
@@ -426,6 +439,11 @@ def _club_of(source: Any) -> bytes | None:
     if source.get("deleted") or not isinstance(source.get("club_id"), int):
         return None
     return _number(source["club_id"])
+
+
+def _phone_end_of(source: Any) -> bytes | None:
+    end = source.get(PHONE_END)
+    return end.encode() if isinstance(end, str) and end and not source.get("deleted") else None
 
 
 def _user_of(source: Any) -> bytes | None:

@@ -20,12 +20,12 @@ from masscomm.stores.categories.known import known_categories
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
-    from functions.preferences_handler.change_preferences import ChangePreferences
     from functions.preferences_handler.preferences_body import PreferencesBody
     from functions.preferences_handler.read_users import ReadUsers
     from functions.preferences_handler.tenant_preferences import TenantPreferencesRoute
     from functions.preferences_handler.unsubscribe import Unsubscribe
     from functions.preferences_handler.user_body import UserBody
+    from masscomm.directory.change_preferences import ChangePreferences
     from masscomm.directory.port import Directory
     from masscomm.stores.audit_log.port import Audit
 
@@ -46,8 +46,8 @@ def directory() -> "Directory":
 
 @cache
 def bootstrap() -> "ChangePreferences":
-    from functions.preferences_handler.change_preferences import ChangePreferences
     from masscomm.directory.bulk_writes import connect_from_environment
+    from masscomm.directory.change_preferences import ChangePreferences
     from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
     from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
     from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -141,8 +141,8 @@ def get_preferences(request: rest.Request, user_id: str) -> Response:
 @api.put("/v1/users/{user_id}/preferences")
 def put_preferences(request: rest.Request, user_id: str) -> Response:
     """Set some of a user's preferences, which apply to the next notification."""
-    from functions.preferences_handler.change_preferences import API
     from functions.preferences_handler.preferences_body import preferences_body, user_id_of, wishes_in
+    from masscomm.domain.preference_changes import API
 
     _check_parameters(request)
     known_categories().read()

@@ -16,11 +16,11 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
-from functions.preferences_handler.find_person import find_person
 from functions.preferences_handler.list_users import UsersBody, parse_query, users_body
 from functions.preferences_handler.preferences_body import PreferencesBody, preferences_body
 from functions.preferences_handler.user_body import UserBody, user_body
 from masscomm.clock import Clock
+from masscomm.directory.find_person import find_person
 from masscomm.directory.person import Person
 from masscomm.directory.port import Directory
 from masscomm.domain.audit import Action

@@ -17,13 +17,13 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote_plus
 
-from functions.preferences_handler.change_preferences import UNSUBSCRIBE, ChangePreferences
 from functions.preferences_handler.unsubscribe_texts import TEXTS, Texts, language_of
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks, token_in_subject
+from masscomm.directory.change_preferences import ChangePreferences
 from masscomm.directory.person import Person
 from masscomm.domain.categories import category
 from masscomm.domain.key_limits import REQUESTS
-from masscomm.domain.preference_changes import Wish
+from masscomm.domain.preference_changes import UNSUBSCRIBE, Wish
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.errors import MasscommError, Retry

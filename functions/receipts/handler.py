@@ -5,6 +5,7 @@ outcome records.
 from functools import cache
 from typing import Any
 
+from functions.receipts.apply_answers import ApplyAnswers
 from functions.receipts.ingest_receipts import IngestReceipts
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import OpenSearchSentMessages
@@ -13,7 +14,10 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.directory.change_preferences import ChangePreferences
+from masscomm.directory.chosen import directory_from_environment
 from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
+from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain.suppressions import Periods
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.lambda_context import LambdaContext
@@ -28,10 +32,24 @@ logger = logs.logger("receipts")
 @cache
 def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
     driver, clock = batch_driver("receipts", logger, endless=True, has_categories=True), SystemClock()
-    directory = connect_from_environment()
+    client = connect_from_environment()
+    messages = OpenSearchSentMessages(client)
+    publisher = OpenSearchDocumentPublisher(client, driver.codec, driver.producer)
+    directory = directory_from_environment()
+    preferences = ChangePreferences(
+        directory=directory,
+        changes=OpenSearchPreferenceChanges(client),
+        publisher=publisher,
+        codec=driver.codec,
+        producer=driver.producer,
+        clock=clock,
+    )
     process = ProcessReceipts(
-        messages=OpenSearchSentMessages(directory),
-        publisher=OpenSearchDocumentPublisher(directory, driver.codec, driver.producer),
+        messages=messages,
+        publisher=publisher,
+        answers=ApplyAnswers(
+            messages=messages, publisher=publisher, directory=directory, preferences=preferences, logger=logger
+        ),
         frequency_caps=DynamoDbFrequencyCaps.from_environment(),
         delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,

@@ -1,7 +1,8 @@
-"""Produces the receipts in an AWS event to Kafka, unchanged.
+"""Produces the receipts in an AWS event to Kafka, unchanged, and answers to SMS (STOP, START) without their texts.
 
     CloudWatch Logs   SNS' delivery status of pushes and SMS: {"awslogs": {"data": base64 of gzip of JSON}}
-    SNS               EventDeliveryFailure of a platform application, SES event publishing: {"Records": [{"Sns": …}]}
+    SNS               EventDeliveryFailure of a platform application, SES event publishing, and answers to SMS:
+                      {"Records": [{"Sns": …}]}
     EventBridge       SES event publishing: {"source": "aws.ses", "detail": …}; SMS: {"source": "aws.sms-voice", …}
 
 This module does not interpret receipts. If a body is not a receipt, process_receipts dead-letters it with its bytes and
@@ -18,6 +19,7 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from functions.receipts.answers import MalformedAnswer, body_of
 from masscomm.clock import Clock
 from masscomm.domain.ids import receipt_id
 from masscomm.domain.records import ReceiptReceived
@@ -55,9 +57,10 @@ class IngestReceipts:
         """
         try:
             bodies = _bodies(event)
-        except _NotUnderstood as error:
+        except (_NotUnderstood, MalformedAnswer) as error:
             self.logger.warning("an event without receipts", error=str(error))
-            bodies = [json.dumps(event)]
+            # The event of an answer has its text, which is not kept.
+            bodies = [] if isinstance(error, MalformedAnswer) else [json.dumps(event)]
         errors: list[Exception] = []
         for body in bodies:
             record = ReceiptReceived(record_id=receipt_id(body), body=body, received_at=self.clock.now_ms())
@@ -83,7 +86,8 @@ def _bodies(event: Mapping[str, Any]) -> list[str]:
         if event.get("source") in _EVENT_SOURCES:
             return [json.dumps(event["detail"])]
         if "Records" in event:
-            return [_text(record["Sns"]["Message"]) for record in event["Records"]]
+            bodies = [body_of(_text(each["Sns"]["Message"]), each["Sns"].get("Timestamp")) for each in event["Records"]]
+            return [body for body in bodies if body is not None]
     except (KeyError, TypeError, AttributeError) as error:
         raise _NotUnderstood(repr(error)) from error
     raise _NotUnderstood(f"an event of neither CloudWatch Logs, SNS nor EventBridge: {sorted(event)[:10]}")

@@ -3,7 +3,8 @@ endpoints are suppressed.
 
 The function consumes two topics. From `outcome` it stores the providers' message ids, and gives the places of unsent
 notifications back that frequency caps have counted. A record of `receipt` may arrive
-before the outcome record of its message; it is then delayed, a limited number of times.
+before the outcome record of its message; it is then delayed, a limited number of times. The topic also has answers to
+SMS, which apply_answers.py applies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from functools import partial
 
 from aws_lambda_powertools import Logger
 
+from functions.receipts.apply_answers import ApplyAnswers
 from functions.receipts.reading import Receipt, read
 from functions.receipts.sent_messages import MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
 from masscomm.chain.batch import Batch, Item
@@ -31,6 +33,7 @@ from masscomm.domain.records import (
     NotificationOutcome,
     ReceiptReceived,
 )
+from masscomm.domain.sms_answers import SmsAnswer
 from masscomm.domain.sms_settings import number_of
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
@@ -67,13 +70,27 @@ class ParsedReceipt:
         return self.record
 
 
-type Input = NotificationOutcome | ParsedReceipt
+@dataclass(frozen=True, kw_only=True)
+class ParsedAnswer:
+    """A record of the topic `receipt` that is an answer to an SMS."""
+
+    record: ReceiptReceived
+    answer: SmsAnswer
+
+    @property
+    def about(self) -> ReceiptReceived:
+        """Return the record, whose ids log lines contain."""
+        return self.record
+
+
+type Input = NotificationOutcome | ParsedReceipt | ParsedAnswer
 
 
 class ProcessReceipts:
     """The use case that processes receipts. Each function environment has one instance.
 
     Args:
+        answers: Applies answers to SMS.
         retry_delays_s: The delays after which a receipt for an unknown message is processed again.
         periods: How long addresses are suppressed.
     """
@@ -83,6 +100,7 @@ class ProcessReceipts:
         *,
         messages: SentMessages,
         publisher: DocumentPublisher,
+        answers: ApplyAnswers,
         frequency_caps: FrequencyCaps,
         delay_store: DelayStore,
         clock: Clock,
@@ -92,6 +110,7 @@ class ProcessReceipts:
     ) -> None:
         self._messages = messages
         self._publisher = publisher
+        self._answers = answers
         self._cap_counter = CapCounter(store=frequency_caps, clock=clock)
         self._delayer = Delayer(store=delay_store, clock=clock)
         self._clock = clock
@@ -116,7 +135,10 @@ class ProcessReceipts:
         received = ReceiptReceived.from_avro(codec.decode("ReceiptReceived", record.value))
         if received.tries < 0:
             raise DeadLetter("invalid", f"a receipt that was tried {received.tries} times")
-        return ParsedReceipt(record=received, receipt=read(received.body))
+        parsed = read(received.body)
+        if isinstance(parsed, SmsAnswer):
+            return ParsedAnswer(record=received, answer=parsed)
+        return ParsedReceipt(record=received, receipt=parsed)
 
     def dead_lettered(self, batch: Batch[Input], item: Item[Input], why: DeadLetter) -> None:
         """Do nothing: a record that cannot be read names no recipients, so there is no outcome to produce."""
@@ -126,6 +148,11 @@ class ProcessReceipts:
         for item in batch.active():
             if isinstance(item.value, NotificationOutcome):
                 batch.attempt(item, partial(self._cap_counter.give_back, item.value))  # guard: frequency_caps.unsent
+        answers = [(item, item.value.answer) for item in batch.active() if isinstance(item.value, ParsedAnswer)]
+        if answers:
+            errors = self._answers.apply([answer for _, answer in answers])
+            for (item, _), error in zip(answers, errors, strict=True):
+                item.error = error
         parsed = [(item, item.value.receipt) for item in batch.active() if isinstance(item.value, ParsedReceipt)]
         receipts = [(item, receipt) for item, receipt in parsed if receipt is not None and receipt.status is not None]
         if receipts:

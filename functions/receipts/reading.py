@@ -16,8 +16,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parseaddr
 from typing import Any
 
+from functions.receipts.answers import answer_in, is_answer
 from masscomm.domain.ids import address_id
 from masscomm.domain.limits import MAX_ADDRESS_BYTES
+from masscomm.domain.sms_answers import SmsAnswer
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.units import unit_problem
 from masscomm.errors import DeadLetter
@@ -49,8 +51,8 @@ class Receipt:
     dead_addresses: tuple[str, ...] = ()
 
 
-def read(body: str) -> Receipt | None:
-    """Return the receipt; None for a provider's test message. Raises DeadLetter."""
+def read(body: str) -> Receipt | SmsAnswer | None:
+    """Return the receipt, or the answer to an SMS; None for a provider's test message. Raises DeadLetter."""
     if body.startswith(_SES_IS_THERE):
         return None
     try:
@@ -58,6 +60,8 @@ def read(body: str) -> Receipt | None:
     except InvalidJson as error:
         raise DeadLetter("undecodable", f"no receipt: {error}") from error
     try:
+        if isinstance(document, dict) and is_answer(document):
+            return answer_in(document)
         receipt = _reader_of(document)(document)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DeadLetter("undecodable", f"a receipt that lacks something: {error!r:.500}") from error

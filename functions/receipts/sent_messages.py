@@ -5,8 +5,9 @@ Each outcome record of delivery is one document with at most 500 recipients; any
 a recipient costs a five-hundredth of a write, and a receipt a hundredth of a search (docs/decisions/037).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import batched
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from masscomm.directory.device_states import some_state, states_in
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
-from masscomm.domain.suppressions import Suppression
+from masscomm.domain.suppressions import NumberAnswer, Suppression, applies, with_answer, with_bounce
 from masscomm.errors import DeadLetter, Retry
 from masscomm.observability.traces import Trace, of_headers
 from masscomm.observability.unreadable_items import read_each
@@ -120,6 +121,12 @@ class SentMessages(Protocol):
         """
         ...
 
+    def answer(self, answers: Sequence[NumberAnswer]) -> list[bool | Exception]:
+        """Store answers to SMS; return, in their order, whether each is the newest one of its number and club, or its
+        error.
+        """
+        ...
+
     def purge(self, *, sent_before_ms: int) -> None:
         """Delete messages that were sent before a given time."""
         ...
@@ -214,24 +221,38 @@ class OpenSearchSentMessages:
         }
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
-        latest: dict[str, Suppression] = {}
-        for each in suppressions:
-            if each.id not in latest or latest[each.id].expires_ms < each.expires_ms:
-                latest[each.id] = each
-        stored = documents_by_id(self._client, SUPPRESSIONS, sorted(latest))
+        after = {each.id: partial(with_bounce, added=each) for each in sorted(suppressions, key=_end_of)}
+        _, error_of = self._change_suppressions(list(after.items()))
+        return [error_of.get(each.id) for each in suppressions]
+
+    def answer(self, answers: Sequence[NumberAnswer]) -> list[bool | Exception]:
+        sources, error_of = self._change_suppressions(
+            [(each.id, partial(with_answer, answer=each)) for each in answers]
+        )
+        return [error_of.get(each.id) or applies(each, sources[each.id]) for each in answers]
+
+    def _change_suppressions(
+        self, changes: Sequence[tuple[str, Callable[[Mapping[str, Any] | None], Mapping[str, Any] | None]]]
+    ) -> tuple[dict[str, Mapping[str, Any]], dict[str, Exception | None]]:
+        """Apply functions, in their order, to documents. Return the documents, and the error of each changed one."""
+        stored = documents_by_id(self._client, SUPPRESSIONS, sorted({id_ for id_, _ in changes}))
+        sources = {id_: found["_source"] for id_, found in stored.items()}
+        changed: dict[str, None] = {}
+        for id_, change in changes:
+            after = change(sources.get(id_))
+            if after is not None:
+                sources[id_], changed[id_] = after, None
         documents = [
             ChangedDocument(
                 index=SUPPRESSIONS,
                 id=id_,
                 after=(stored[id_]["_seq_no"], stored[id_]["_primary_term"]) if id_ in stored else None,
-                source=each.source,
+                source=sources[id_],
             )
-            for id_, each in latest.items()
-            if id_ not in stored or stored[id_]["_source"]["expires_at"] < each.expires_ms
+            for id_ in changed
         ]
         errors = write_changed(self._client, documents)
-        error_of = {document.id: error for document, error in zip(documents, errors, strict=True)}
-        return [error_of.get(each.id) for each in suppressions]
+        return sources, {document.id: error for document, error in zip(documents, errors, strict=True)}
 
     def purge(self, *, sent_before_ms: int) -> None:
         with answering(f"a removal from {MESSAGES}"):
@@ -250,6 +271,10 @@ class OpenSearchSentMessages:
             raise Retry(f"OpenSearch answered a search of {index} only in part")
         hits: list[dict[str, Any]] = answer["hits"]["hits"]
         return hits
+
+
+def _end_of(suppression: Suppression) -> int:
+    return suppression.expires_ms
 
 
 def _key_of(hit: Mapping[str, Any]) -> dict[str, str]:
@@ -320,7 +345,8 @@ class InMemorySentMessages:
 
     def __init__(self) -> None:
         self.failing: Exception | None = None
-        self.suppressed: dict[str, Suppression] = {}
+        # The documents of suppressions by their ids.
+        self.suppressions: dict[str, Mapping[str, Any]] = {}
         self.emails: dict[int, str] = {}
         self.phones: dict[int, str] = {}
         self.endpoints: dict[str, int] = {}
@@ -362,10 +388,18 @@ class InMemorySentMessages:
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
         self._answer()
         for each in suppressions:
-            known = self.suppressed.get(each.id)
-            if known is None or known.expires_ms < each.expires_ms:
-                self.suppressed[each.id] = each
+            self._change(each.id, with_bounce(self.suppressions.get(each.id), each))
         return [None] * len(suppressions)
+
+    def answer(self, answers: Sequence[NumberAnswer]) -> list[bool | Exception]:
+        self._answer()
+        for each in answers:
+            self._change(each.id, with_answer(self.suppressions.get(each.id), each))
+        return [applies(each, self.suppressions[each.id]) for each in answers]
+
+    def _change(self, id_: str, source: Mapping[str, Any] | None) -> None:
+        if source is not None:
+            self.suppressions[id_] = source
 
     def addresses(self, user_ids: Collection[int], column: str) -> dict[int, str]:
         self._answer()

@@ -77,6 +77,8 @@ _MESSAGES = (
     "POST device_state/_search",
     "POST users/_mget",
 )
+# The requests of the look-up by phone number in masscomm/directory/opensearch.py, and of a changed preference.
+_ANSWERS = ("POST users/_refresh", "POST users/_search", "POST _mget")
 # The requests to OpenSearch of masscomm/directory/preference_changes.py and masscomm/directory/document_publisher.py.
 _PREFERENCES = (
     "POST _bulk",
@@ -302,9 +304,10 @@ PROFILES = {
     ),
     "receipts": Profile(
         warmth=Warmth.NOTHING,
-        indices=("provider_messages", "suppressions", "device_state", "users"),
-        written=("provider_messages", "suppressions"),
-        requests=_MESSAGES,
+        looks_up=True,
+        indices=(*DIRECTORY, "provider_messages", "suppressions"),
+        written=("provider_messages", "suppressions", "preference_changes"),
+        requests=tuple(dict.fromkeys((*_MESSAGES, *_PREFERENCES, *_PERSON, *_ANSWERS))),
         tables=(WAITING, FREQUENCY_CAPS),
         tables_read=(CATEGORIES,),
         emits_outcomes=True,

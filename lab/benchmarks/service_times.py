@@ -34,6 +34,7 @@ from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.receipts.apply_answers import ApplyAnswers
 from functions.receipts.ingest_receipts import IngestReceipts
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import OpenSearchSentMessages, OutcomeWithTrace
@@ -56,8 +57,10 @@ from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.decisions.parts import PART_SIZE
 from masscomm.directory.bulk_writes import connect
+from masscomm.directory.change_preferences import ChangePreferences
 from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.ids import receipt_id
@@ -180,13 +183,29 @@ class Chain:
         logger = logs.logger("receipts")
         client = connect(config.opensearch_url)
         self.sent_messages = OpenSearchSentMessages(client)
+        publisher = OpenSearchDocumentPublisher(client, self.codec, self.producer)
+        preferences = ChangePreferences(
+            directory=self.directory,
+            changes=OpenSearchPreferenceChanges(client),
+            publisher=publisher,
+            codec=self.codec,
+            producer=self.producer,
+            clock=clock,
+        )
         self.receipts = self._step(
             "receipts",
             topics.RECEIPT,
             ProcessReceipts(
                 frequency_caps=DynamoDbFrequencyCaps(),
                 messages=self.sent_messages,
-                publisher=OpenSearchDocumentPublisher(client, self.codec, self.producer),
+                publisher=publisher,
+                answers=ApplyAnswers(
+                    messages=self.sent_messages,
+                    publisher=publisher,
+                    directory=self.directory,
+                    preferences=preferences,
+                    logger=logger,
+                ),
                 delay_store=InMemoryDelayStore(),
                 clock=clock,
                 logger=logger,

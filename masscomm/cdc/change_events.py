@@ -36,7 +36,7 @@ SNAPSHOT_VERSION = 1
 HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
 # Fields that masscomm adds to a document, next to the table's columns.
-_OURS = ("deleted", "deleted_at_ms", "changed_at_ms", "snapshot_lsn", "attributes")
+_OURS = ("deleted", "deleted_at_ms", "changed_at_ms", "snapshot_lsn", "attributes", "phone_end")
 
 # The Python types that a column may have, by its type in the index. OpenSearch accepts more (a list, or "7" for 7), but
 # the readers of the index do not.

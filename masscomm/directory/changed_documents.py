@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from masscomm.cdc.captured_tables import DEVICES, RULES, TEMPLATES
+from masscomm.cdc.captured_tables import DEVICES, RULES, TEMPLATES, USERS
 from masscomm.cdc.change_events import SNAPSHOT_VERSION, MissedDelete, RowChanged
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.documents import template
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.phone_numbers import phone_end
 from masscomm.domain.source_tables import directory_table
+
+# The field of a user's document by which users of a phone number are searched.
+PHONE_END = "phone_end"
 
 type Source = Mapping[str, Any]
 
@@ -31,6 +35,8 @@ def document_of(row: RowChanged) -> VersionedDocument:
     if row.columns is not None and row.version == SNAPSHOT_VERSION and directory_table(row.table) in RULES:
         # A change of preferences belongs to a row. The rows of all snapshots have one version.
         source = {**row.columns, "snapshot_lsn": row.lsn}
+    if row.columns is not None and row.table == USERS and (end := phone_end(row.columns.get("phone"))) is not None:
+        source = {**row.columns, PHONE_END: end}
     if row.columns is not None and row.table == DEVICES:
         # Delivery reads this time, because it waits for the endpoint of a device whose row is only seconds old.
         source = {**row.columns, "changed_at_ms": row.changed_at_ms}
@@ -67,7 +73,8 @@ def missed_row(change: MissedDelete, table: str, known: tuple[int, Source] | Non
 def with_earlier_values(row: RowChanged, stored: Source) -> VersionedDocument:
     """Return the document of a row with the stored values of the columns that it has lost."""
     document = document_of(row)
-    return replace(document, source={**document.source, **{name: stored[name] for name in row.kept if name in stored}})
+    kept = (*row.kept, PHONE_END) if "phone" in row.kept else row.kept
+    return replace(document, source={**document.source, **{name: stored[name] for name in kept if name in stored}})
 
 
 def problem_of_template(rows: Iterable[RowChanged]) -> str | None:

@@ -30,6 +30,7 @@ from masscomm.directory.person import (
     tenant_layers_in,
     tenant_rows_in,
 )
+from masscomm.directory.phones import users_of_phone
 from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.audiences import Audience
@@ -188,6 +189,10 @@ class InMemoryDirectory:
         self._called("list_users")
         found = (user for user_id, user in sorted(self._users.items()) if user.club_id == club_id and user_id > after)
         return list(islice(found, limit))
+
+    def users_by_phone(self, number: str) -> list[User]:
+        self._called("users_by_phone")
+        return users_of_phone((user for _, user in sorted(self._users.items())), number)
 
     def person(self, user_id: int, now_ms: int) -> Person | None:
         self._called("person")

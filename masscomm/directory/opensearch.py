@@ -21,6 +21,7 @@ from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory import device_states, documents, generations
 from masscomm.directory.bulk_writes import answering, connect_from_environment
+from masscomm.directory.changed_documents import PHONE_END
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.documents import Read, Source
 from masscomm.directory.layers import layers_in, related_documents
@@ -32,9 +33,11 @@ from masscomm.directory.members import (
     pages_of_users,
 )
 from masscomm.directory.person import DeviceRead, Person, person_documents, person_in
-from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
+from masscomm.directory.phones import users_of_phone
+from masscomm.directory.port import MOST_COMPARED, Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.memberships import kind_and_object
+from masscomm.domain.phone_numbers import phone_ends
 from masscomm.domain.source_tables import MEMBERSHIPS
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
@@ -186,6 +189,13 @@ class OpenSearchDirectory:
         pages = self._pages(USERS, query, after=after, page_size=limit)
         found = (user for page in pages for user in read_each(page, _user_in, store=USERS, key=_key_of))
         return list(islice(found, limit))
+
+    def users_by_phone(self, number: str) -> list[User]:
+        with answering("a refresh"):
+            self._client.indices.refresh(index=USERS)
+        query = {"filter": [{"terms": {PHONE_END: sorted(phone_ends(number))}}]}
+        page = next(self._pages(USERS, query, page_size=MOST_COMPARED), [])
+        return users_of_phone(read_each(page, _user_in, store=USERS, key=_key_of), number)
 
     def person(self, user_id: int, now_ms: int) -> Person | None:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)

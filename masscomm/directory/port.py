@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from masscomm.domain.audiences import Audience
 
 
+# The users of one phone number that are returned at most, and those with the same last digits that are compared.
+MOST_OF_ONE_PHONE, MOST_COMPARED = 100, 2_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class TemplateQuery:
     """Selects templates: those of some clubs, and those for every club."""
@@ -122,6 +126,13 @@ class Directory(Protocol):
     def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:
         """Return one page of the users of a club (tenant) whose ids are above `after`, in ascending order of the ids.
         It has fewer than `limit` users only if no user follows.
+        """
+        ...
+
+    def users_by_phone(self, number: str) -> list[User]:
+        """Return the users whose phone is a number in the form of E.164, as masscomm.domain.sms_settings.number_of
+        reads it, in ascending order of the ids: at most MOST_OF_ONE_PHONE. OpenSearch finds a user that version 0.1.0
+        has captured once the row has changed, or belongs to a new snapshot.
         """
         ...
 

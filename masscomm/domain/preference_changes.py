@@ -12,10 +12,13 @@ from typing import Any, NamedTuple, Self
 
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.setting_names import setting_under, without_spellings
+from masscomm.domain.sms_answers import Word
 from masscomm.domain.users import UserSettings
 
 # The index, whose documents have the user's id as their id.
 INDEX = "preference_changes"
+# The ways to change preferences: by the API, by an unsubscribe link, and by an answer to an SMS.
+API, UNSUBSCRIBE, SMS = "api", "unsubscribe", "sms"
 # The `source` of the document that replaces the changes of an erased user, until a sweep removes it.
 ERASURE = "erasure"
 # User settings without an applied change that can be read: they opt out of everything.
@@ -39,6 +42,9 @@ class Wish(NamedTuple):
         wishes about its channels.
         """
         return isinstance(other, Wish) and other.category == self.category and self.channel in (None, other.channel)
+
+
+_SMS_OUT, _SMS_IN = Wish(None, "sms", False), Wish(None, "sms", True)
 
 
 class QuietHoursWish(NamedTuple):
@@ -71,6 +77,8 @@ class PreferenceChange(NamedTuple):
     settings_version: int
     # Their snapshot generation.
     settings_generation: str
+    # How the change was made; empty if an earlier version stored it.
+    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +92,7 @@ class PreferenceChanges:
     changes: tuple[PreferenceChange, ...] = ()
     # The newest version that is on the topic for the monolith.
     produced_version: int = 0
-    # How the newest change was made: `api`, `unsubscribe`.
+    # How the newest change was made: `api`, `unsubscribe` or `sms`.
     source: str = ""
     # The id of the API key with which the newest change was made.
     principal: str = ""
@@ -108,7 +116,8 @@ class PreferenceChanges:
             if change.version > self.applied_version(settings)
             and not any(wish.replaces(change.wish) for wish in wishes)
         )
-        added = tuple(PreferenceChange(wish, version, *_row_of(settings)) for wish in wishes)
+        source = values.get("source", "")
+        added = tuple(PreferenceChange(wish, version, *_row_of(settings), source) for wish in wishes)
         return type(self)(
             user_id=self.user_id,
             club_id=self.club_id,
@@ -117,6 +126,27 @@ class PreferenceChanges:
             produced_version=self.produced_version,
             **values,
         )
+
+    def wishes_after(self, word: Word, settings: UserSettings | None, at_ms: int) -> Sequence[Wish] | None:
+        """Return the wishes of a user who has answered an SMS with this word; None: nothing changes.
+
+        STOP opts out of the channel unless the user has, or has changed it since. START opts in again if STOP has
+        opted out and no other change has followed.
+
+        Args:
+            word: The answer.
+            settings: The user's settings, with these changes.
+            at_ms: The time of the answer.
+        """
+        known = next((each for each in self.changes if each.wish in (_SMS_OUT, _SMS_IN)), None)
+        if word is Word.START:
+            # guard: sms.start_reverts_stop
+            return [_SMS_IN] if known is not None and (known.wish, known.source) == (_SMS_OUT, SMS) else None
+        if known is not None and known.version >= at_ms:
+            return None
+        channels = settings.channels if settings is not None else {}
+        is_out = isinstance(channels, Mapping) and setting_under(channels, "sms") is False
+        return None if is_out else [_SMS_OUT]
 
     def over(self, lost: Self) -> Self:
         """Return these changes with those of a document that was lost before they were made, as if it had not been."""
@@ -176,6 +206,7 @@ class PreferenceChanges:
                     "version": change.version,
                     "settings_version": change.settings_version,
                     "settings_generation": change.settings_generation,
+                    "source": change.source,
                 }
                 for change in self.changes
             ],
@@ -276,6 +307,7 @@ def _change(entry: Mapping[str, Any]) -> PreferenceChange:
         version,
         settings_version,
         str(entry.get("settings_generation", "")),
+        str(entry.get("source") or ""),
     )
 
 

@@ -28,6 +28,8 @@ MICRO = 1_000_000
 # As the API requires: a phone number, a sender id, a pool, or the ARN of one.
 _IDENTITY = re.compile(r"[A-Za-z0-9_:/+-]{1,256}")
 _LONGEST_WAY_OUT = 100
+# A phone number or a short code.
+_NUMBER = re.compile(r"\+?[0-9]{3,15}", re.ASCII)
 
 
 class SmsError(Stop):
@@ -42,6 +44,8 @@ class SmsOrigin:
     identity: str
     # Whether recipients can answer it.
     two_way: bool
+    # The phone numbers to which they answer, as digits.
+    numbers: frozenset[str] = frozenset()
     # The segments that it sends in a second.
     segments_per_s: float
     # The text at the end of SMS that tells how to opt out, if recipients cannot answer STOP.
@@ -62,6 +66,10 @@ class ClubSms:
     def origin(self, country: str) -> SmsOrigin | None:
         """Return the sender for a country; None if the club has none."""
         return self.senders.get(country) or self.senders.get(DEFAULT)
+
+    def is_answered_at(self, number: str) -> bool:
+        """Return whether recipients of the club's SMS answer to a number."""
+        return any(number.removeprefix("+") in each.numbers for each in self.senders.values())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,7 +151,7 @@ def _senders(entries: Mapping[Any, Any], where: str) -> Iterator[tuple[str, SmsO
 
 
 def _origin(entry: Any, where: str) -> SmsOrigin:
-    given = _mapping(entry, where, {"identity", "two_way", "segments_per_s", "way_out"})
+    given = _mapping(entry, where, {"identity", "two_way", "numbers", "segments_per_s", "way_out"})
     identity, two_way, way_out = given.get("identity"), given.get("two_way"), given.get("way_out", "")
     if not isinstance(identity, str) or not _IDENTITY.fullmatch(identity):
         raise SmsError(f"sms.yaml: {where}.identity must be a phone number, a sender id or a pool, as text")
@@ -157,9 +165,25 @@ def _origin(entry: Any, where: str) -> SmsOrigin:
     return SmsOrigin(
         identity=identity,
         two_way=two_way,
+        numbers=_numbers(given.get("numbers"), identity, two_way=two_way, where=where),
         segments_per_s=_number(given.get("segments_per_s"), f"{where}.segments_per_s"),
         way_out=way_out.strip(),
     )
+
+
+def _numbers(given: Any, identity: str, *, two_way: bool, where: str) -> frozenset[str]:
+    """Return the numbers to which recipients answer. An answer names the number, and not its pool."""
+    if given is None and _NUMBER.fullmatch(identity):
+        given = [identity]
+    if not two_way:
+        if given not in (None, [identity]):
+            raise SmsError(f"sms.yaml: {where}.numbers is for a sender with two_way: true")
+        return frozenset()
+    # Without them, the STOP of a recipient would belong to no club.
+    # guard: sms_settings.numbers
+    if not isinstance(given, list) or not given or not all(isinstance(n, str) and _NUMBER.fullmatch(n) for n in given):
+        raise SmsError(f"sms.yaml: {where}.numbers must be the phone numbers of a two-way sender, each as text")
+    return frozenset(each.removeprefix("+") for each in given)
 
 
 def _prices(entry: Any) -> tuple[date | None, Mapping[str, int]]:

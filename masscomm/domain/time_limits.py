@@ -392,6 +392,8 @@ EXPANSIONS_OUTLIVE_S = 8 * _DAY_S
 # How long sent messages are kept for receipts: twice the longest delay of a receipt from a carrier or a mail server.
 SENT_MESSAGES_KEPT_S = 7 * _DAY_S
 SENT_MESSAGES_PURGE_S = float(_HOUR_S)
+# How long an answer START is remembered, so that an older STOP that arrives later has no effect.
+SMS_STARTS_KEPT_S = 45 * _DAY_S
 # The metrics database, in whole days in addition to the present one: the log of recipients and quarantined positions.
 # Quarantined records that the archive has without a problem stay: the archive is kept for longer.
 RECIPIENT_LOG_KEPT_DAYS = 30
@@ -546,6 +548,7 @@ RULES: Mapping[str, str] = {
     "list(RECEIPT_RETRY_DELAYS_S) == sorted(RECEIPT_RETRY_DELAYS_S)": "delays grow",
     "sum(RECEIPT_RETRY_DELAYS_S) < SENT_MESSAGES_KEPT_S": "a receipt finds its message while it is retried",
     "SENT_MESSAGES_PURGE_S < SENT_MESSAGES_KEPT_S": "old messages are deleted in time",
+    "kept_s('receipt') + kept_s('dead-letter') < SMS_STARTS_KEPT_S": "a replayed STOP finds the newer START",
     "list(WEBHOOK_RETRY_DELAYS_S) == sorted(WEBHOOK_RETRY_DELAYS_S)": "delays grow",
     "sum(WEBHOOK_RETRY_DELAYS_S) < WEBHOOK_DISABLED_AFTER_S < OWN_EVENTS_KEPT_S": (
         "an endpoint has more time than one event, and its events can be requested again"

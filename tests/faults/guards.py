@@ -2189,6 +2189,16 @@ MUTANTS = (
         "An error of the provider quotes neither the text nor the number of an SMS.",
         Becomes("str(document)"),
     ),
+    Mutant("sms_settings.numbers", "Each two-way sender names the numbers of its answers."),
+    Mutant("sms.stop_of_owner", "STOP suppresses a number for the tenants of the sender only.", Becomes("candidates")),
+    Mutant("sms.other_answers", "An answer that is neither STOP nor START is not kept."),
+    Mutant("sms.answers_published", "An answer is applied when the topic has its suppression.", Removed()),
+    Mutant("sms.start_lifts_stop", "START lifts no suppression but that of STOP.", Becomes("None")),
+    Mutant(
+        "sms.start_reverts_stop",
+        "START opts in again only a user whom STOP has opted out.",
+        Returns("[_SMS_IN]"),
+    ),
     Mutant("receipts.dead_number", "Only a number that is not valid is suppressed.", Becomes("number is not None")),
     Mutant("erasure.phone_number", "The suppressions of an erased person's phone number end."),
 )

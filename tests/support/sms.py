@@ -13,7 +13,9 @@ import yaml
 from masscomm.domain.sms_settings import SMS_VARIABLE, sms_table
 
 CLUB = 7
-SENDER = {"identity": "Club", "two_way": True, "segments_per_s": 10}
+# The number to which recipients answer.
+ANSWERED_AT = "+4915799912345"
+SENDER = {"identity": "Club", "two_way": True, "numbers": [ANSWERED_AT], "segments_per_s": 10}
 SETTINGS: dict[str, Any] = {
     "tenants": {CLUB: {"region": "DE", "countries": ["AT", "DE"], "senders": {"default": SENDER}}},
     "prices": {"as_of": date(2026, 11, 1), "usd_a_segment": {"AT": 0.1, "DE": 0.05}},

@@ -13,7 +13,6 @@ from itertools import chain as chain_of
 from typing import Any, cast
 
 import pytest
-from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
@@ -21,8 +20,6 @@ from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import InMemoryTokenHolders
-from functions.receipts.process_receipts import ProcessReceipts
-from functions.receipts.sent_messages import InMemorySentMessages
 from functions.scheduler.reschedule_records import RescheduleRecords
 from functions.send_handler.send_request import parse_request
 from masscomm.cdc.captured_tables import captured_tables
@@ -45,7 +42,6 @@ from masscomm.kafka.topic_reading import TopicReader
 from masscomm.kafka.topics import DEAD_LETTER
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
-from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from tests.support.fakes.opensearch import FakeOpenSearch
 from tests.support.harness.audience_expander import Expander
 from tests.support.harness.builder import Builder
@@ -53,6 +49,7 @@ from tests.support.harness.chain import Chain, entry
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.events import EventMatcher, ScriptedReader, WebhookSender, occurred, subscribed
 from tests.support.harness.preference_checker import Checker
+from tests.support.harness.receipts import process_receipts
 from tests.support.harness.webhooks import key
 from tests.support.inputs.hostile_records import hostile_records
 
@@ -104,14 +101,7 @@ def _device_registrar() -> tuple[Chain, UseCase[Any]]:
 
 def _receipts() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
-    return chain, ProcessReceipts(
-        frequency_caps=InMemoryFrequencyCaps(),
-        messages=InMemorySentMessages(),
-        publisher=InMemoryDocumentPublisher(),
-        delay_store=InMemoryDelayStore(),
-        clock=chain.clock,
-        logger=Logger(),
-    )
+    return chain, process_receipts(chain)
 
 
 def _scheduler() -> tuple[Chain, UseCase[Any]]:

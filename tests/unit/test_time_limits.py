@@ -42,7 +42,7 @@ OF_ONE_MODULE = {
     },
     "masscomm/domain/pace.py": {"MINUTE_MS"},
     "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
-    "masscomm/domain/suppressions.py": {"DAY_MS"},
+    "masscomm/domain/suppressions.py": {"DAY_MS", "NEVER_MS"},
     "masscomm/stores/delayed_records/port.py": {"MINUTE_MS"},
     "functions/operations_handler/routes/dead_letters.py": {"_BUDGET_S", "_RESERVE_S"},
     "functions/operations_handler/routes/keys.py": {"DEFAULT_HOURS", "MAX_HOURS"},

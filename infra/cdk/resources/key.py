@@ -35,9 +35,9 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.IKey:
         # CloudWatch Logs also encrypts with the key itself, and calls DescribeKey when a log group gets the key.
         *("kms:Encrypt", "kms:ReEncrypt*", "kms:Describe*"),
     )
-    # CloudWatch alarms and SNS platform applications publish to encrypted topics, and a topic sends to an encrypted
-    # queue.
-    for service in ("cloudwatch", "sns"):
+    # CloudWatch alarms, SNS platform applications and the answers to SMS are published to encrypted topics, and a topic
+    # sends to an encrypted queue.
+    for service in ("cloudwatch", "sns", "sms-voice"):
         _let_use(key, f"{service}.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}})
     # EventBridge sends to an encrypted queue. Its KMS requests contain no source account, so the condition names the
     # queues.

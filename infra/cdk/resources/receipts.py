@@ -42,6 +42,11 @@ def configuration_set(environment: Environment) -> str:
     return environment.prefix
 
 
+def sms_answers(environment: Environment) -> str:
+    """Return the name of the SNS topic to which AWS End User Messaging publishes the answers to SMS."""
+    return f"{environment.prefix}-sms-answers"
+
+
 class Receipts(Construct):
     """The triggers of the receipts function.
 
@@ -79,19 +84,32 @@ class Receipts(Construct):
             self._subscribe_to_push_logs(platform, arn, failures)
         self._subscribe_to_mail_events()
         self._subscribe_to_text_events()
+        # The numbers of two-way senders are set up with this topic by hand (schemas/sms.yaml).
+        self._subscribe(
+            topic(
+                self,
+                "sms-answers",
+                name=sms_answers(environment),
+                key=key,
+                publisher="sms-voice.amazonaws.com",
+            )
+        )
 
     def _failures(self) -> sns.Topic:
         """Return the SNS topic for EventDeliveryFailure events, which report invalid device tokens sooner than the logs
         do.
         """
         failures = topic(self, "push-failures", name=f"{self._environment.prefix}-push-failures", key=self._key)
-        subscription = failures.add_subscription(
+        self._subscribe(failures)
+        return failures
+
+    def _subscribe(self, to: sns.Topic) -> None:
+        subscription = to.add_subscription(
             subscriptions.LambdaSubscription(self._function.alias, dead_letter_queue=self.missed)
         )
         Validations.of(subscription).acknowledge(
             Acknowledgment(id="CloudFormation-Validate::W3694", reason="SNS accepts the ARN of a function's alias")
         )
-        return failures
 
     def _subscribe_to_push_logs(self, platform: str, application: str, failures: sns.Topic) -> None:
         """Subscribe to the delivery status logs of an application: two log groups with names that SNS determines."""

@@ -8,18 +8,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from aws_lambda_powertools import Logger
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from cli import main as cli
 from cli.installation import Installation
-from functions.receipts.process_receipts import ProcessReceipts
-from functions.receipts.sent_messages import InMemorySentMessages
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_topics, register_schemas
 from masscomm.clock import FixedClock
-from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.ids import notification_id
 from masscomm.domain.outcomes import RecipientOutcome, outcome
@@ -30,10 +26,9 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import Headers
 from masscomm.observability import traces
-from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
+from tests.support.harness.receipts import process_receipts
 from tests.support.inputs import receipt_events
 from tests.support.servers.dynamodb_table import dynamodb, new_table
 
@@ -91,14 +86,7 @@ def send_id(
 def _receipt(sent_outcome: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
     """Return the outcome of SNS' report of a delivery, and its headers."""
     chain = Chain()
-    follow = ProcessReceipts(
-        frequency_caps=InMemoryFrequencyCaps(),
-        messages=InMemorySentMessages(),
-        publisher=InMemoryDocumentPublisher(),
-        delay_store=InMemoryDelayStore(),
-        clock=chain.clock,
-        logger=Logger(),
-    )
+    follow = process_receipts(chain)
     pushed: dict[str, Any] = deepcopy(receipt_events.PUSHED)
     pushed["notification"]["messageId"] = "message-1"
     body = json.dumps(pushed)

@@ -20,6 +20,7 @@ from masscomm.domain.suppressions import Suppression
 from masscomm.domain.tenant_preferences import EVERY_CLUB, TenantPreferences
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.errors import Retry
+from tests.support.sms import sms_settings
 
 NOW = 1_700_000_000_000
 
@@ -216,6 +217,18 @@ class DirectoryContract:
         assert [user.user_id for user in listed(7, after=3, limit=2)] == [12]
         assert [user.user_id for user in listed(7, after=2, limit=10)] == [3, 12]
         assert listed(9, limit=2) == []
+
+    def test_users_are_found_by_phone_in_any_form(self, tables: Tables) -> None:
+        forms = ["0151 23456789", "+49 (0)151/23456789", "0049-151-2345-6789", "0151 13456789", None, "call me"]
+        users = [User(user_id=n, club_id=7, phone=phone) for n, phone in enumerate(forms, 1)]
+        tables.put(*users, User(user_id=7, club_id=8, phone="0151 23456789"))
+        with sms_settings():  # Club 8 has no region for numbers without a country code.
+            found = tables.directory.users_by_phone("+4915123456789")
+            assert [each.user_id for each in found] == [1, 2, 3]
+            tables.put(users[1]._replace(phone="0151 13456789"))
+            tables.remove(users[2])
+            assert tables.directory.users_by_phone("+4915123456789") == [users[0]]
+            assert tables.directory.users_by_phone("+6834002") == []
 
     def test_person_has_the_row_of_each_part(self, tables: Tables) -> None:
         address = "person@club.example"

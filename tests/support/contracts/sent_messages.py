@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from functions.receipts.sent_messages import MessageFailure, OutcomeWithTrace, SentMessages
 from masscomm.domain.records import NotificationOutcome, Result
+from masscomm.domain.sms_answers import Word
 from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import NumberAnswer, Suppression
 from masscomm.domain.time_limits import SENT_MESSAGES_KEPT_S
 from masscomm.errors import DeadLetter
 from masscomm.observability.traces import Trace
@@ -34,6 +36,13 @@ def outcome(record_id: str, message_ids: list[list[str]], **values: object) -> N
         provider_message_ids=message_ids,
     )
     return replace(usual, **values)  # type: ignore[arg-type]
+
+
+NUMBER = "+4915123456789"
+
+
+def answer(word: Word, at_ms: int, *, club_id: int = 7) -> NumberAnswer:
+    return NumberAnswer(club_id, NUMBER, word, at_ms)
 
 
 class SentMessagesContract:
@@ -111,3 +120,18 @@ class SentMessagesContract:
         errors = messages.store_failures([MessageFailure(message_id=name, reason=bounced, at_ms=NOW) for name in names])
         assert [isinstance(error, DeadLetter) for error in errors] == [True, False, False]
         assert messages.failures(names).keys() == {"", "good"}
+
+    def test_answers_are_stored_in_the_order_of_their_times(self, messages: SentMessages) -> None:
+        stop, start = answer(Word.STOP, NOW), answer(Word.START, NOW + 1)
+        assert messages.answer([stop, answer(Word.STOP, NOW, club_id=8)]) == [True, True]
+        assert messages.answer([start, stop]) == [True, False]
+        assert messages.answer([stop]) == [False]
+        assert messages.answer([answer(Word.STOP, NOW + 2), start]) == [True, False]
+
+    def test_bounce_is_kept_over_an_answer(self, messages: SentMessages) -> None:
+        bounce = Suppression(
+            club_id=7, address=NUMBER, reason=Reason.BOUNCED_PERMANENT, at_ms=NOW, expires_ms=NOW + 1_000
+        )
+        assert messages.suppress([bounce, replace(bounce, expires_ms=NOW + 500)]) == [None, None]
+        assert messages.answer([answer(Word.STOP, NOW), answer(Word.START, NOW + 1)]) == [False, True]
+        assert messages.suppress([bounce]) == [None]

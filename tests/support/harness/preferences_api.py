@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from functions.preferences_handler import handler as module
-from functions.preferences_handler.change_preferences import ChangePreferences
 from functions.preferences_handler.read_users import ReadUsers
 from functions.preferences_handler.tenant_preferences import TenantPreferencesRoute
 from masscomm.clock import Clock
+from masscomm.directory.change_preferences import ChangePreferences
 from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.preference_changes import InMemoryPreferenceChanges

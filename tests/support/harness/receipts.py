@@ -5,10 +5,14 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from functions.receipts.apply_answers import ApplyAnswers
 from functions.receipts.ingest_receipts import IngestReceipts
 from functions.receipts.process_receipts import ProcessReceipts
-from functions.receipts.sent_messages import InMemorySentMessages
-from masscomm.directory.document_publisher import InMemoryDocumentPublisher
+from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
+from masscomm.directory.change_preferences import ChangePreferences
+from masscomm.directory.document_publisher import DocumentPublisher, InMemoryDocumentPublisher
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.directory.preference_changes import InMemoryPreferenceChanges
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.suppressions import Periods
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
@@ -20,6 +24,38 @@ from tests.support.contracts.sent_messages import outcome
 from tests.support.harness.chain import Chain, entry
 
 
+def apply_answers(
+    chain: Chain, messages: SentMessages, publisher: DocumentPublisher, directory: InMemoryDirectory | None = None
+) -> ApplyAnswers:
+    """Return the use case that applies answers to SMS."""
+    directory = directory or InMemoryDirectory()
+    preferences = ChangePreferences(
+        directory=directory,
+        changes=InMemoryPreferenceChanges(directory.preference_changes),
+        publisher=publisher,
+        codec=chain.codec,
+        producer=chain.producer,
+        clock=chain.clock,
+    )
+    return ApplyAnswers(
+        messages=messages, publisher=publisher, directory=directory, preferences=preferences, logger=Logger()
+    )
+
+
+def process_receipts(chain: Chain) -> ProcessReceipts:
+    """Return the use case with empty stores."""
+    messages, publisher = InMemorySentMessages(), InMemoryDocumentPublisher()
+    return ProcessReceipts(
+        frequency_caps=InMemoryFrequencyCaps(),
+        messages=messages,
+        publisher=publisher,
+        answers=apply_answers(chain, messages, publisher),
+        delay_store=InMemoryDelayStore(),
+        clock=chain.clock,
+        logger=Logger(),
+    )
+
+
 class Receipts(Chain):
     """Both use cases of the receipts function. The message m was sent to user 101 at position 500."""
 
@@ -29,12 +65,14 @@ class Receipts(Chain):
         super().__init__()
         self.messages = InMemorySentMessages()
         self.publisher = InMemoryDocumentPublisher()
+        self.directory = InMemoryDirectory()
         self.delay_store = InMemoryDelayStore()
         self.frequency_caps = InMemoryFrequencyCaps()
         self.process = ProcessReceipts(
             frequency_caps=self.frequency_caps,
             messages=self.messages,
             publisher=self.publisher,
+            answers=apply_answers(self, self.messages, self.publisher, self.directory),
             delay_store=self.delay_store,
             clock=self.clock,
             logger=Logger(),

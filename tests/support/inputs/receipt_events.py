@@ -8,7 +8,10 @@ ses/latest/dg/event-publishing-retrieving-sns-examples, lambda/latest/dg/with-sn
 import base64
 import gzip
 import json
+from datetime import UTC, datetime
 from typing import Any
+
+from tests.support.sms import ANSWERED_AT
 
 ARN = "arn:aws:sns:us-east-2:111122223333:endpoint"
 GCM = f"{ARN}/GCM/app/c23e42de-3699-3639-84dd-65f84474629d"
@@ -272,3 +275,23 @@ def of_sms(kind: str, **detail: Any) -> dict[str, Any]:
             **detail,
         },
     }
+
+
+def of_answer(text: str, *, at_ms: int = 1_700_000_000_000, **fields: Any) -> dict[str, Any]:
+    """Return the event with which SNS delivers a recipient's answer to an SMS, published at that time.
+
+    Source: docs.aws.amazon.com/sms-voice/latest/userguide/two-way-sms-payload.html
+    """
+    message = {
+        "originationNumber": NUMBER,
+        "destinationNumber": ANSWERED_AT,
+        "messageKeyword": "KEYWORD_111122223333",
+        "messageBody": text,
+        "inboundMessageId": "cae173d2-66b9-564c-8309-21f858e9fb84",
+        "previousPublishedMessageId": "",
+        **fields,
+    }
+    event = of_sns(json.dumps(message))
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    event["Records"][0]["Sns"]["Timestamp"] = at.replace("+00:00", "Z")
+    return event

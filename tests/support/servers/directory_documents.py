@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from masscomm.directory.bulk_writes import VersionedDocument
+from masscomm.domain.phone_numbers import phone_end
 from masscomm.domain.users import Device, Template, User, UserSettings
 from tests.support.contracts.directory import Row
 
@@ -49,6 +50,7 @@ class DirectoryDocuments:
                 del columns["version"]
             case User():
                 columns["id"] = columns.pop("user_id")
+                columns |= {} if row.phone is None else {"phone_end": phone_end(row.phone)}
             case Device():
                 columns |= {"id": columns.pop("device_id"), "active": True, "token": token_of(row)}
             case Template():

@@ -1,3 +1,4 @@
+import re
 from datetime import date
 from typing import Any
 
@@ -66,3 +67,32 @@ def test_national_number_follows_the_region_of_its_club() -> None:
     with sms_settings(SETTINGS):
         assert number_of(7, "0151 23456789") == "+4915123456789"
         assert number_of(8, "0151 23456789") == "0151 23456789"
+
+
+@pytest.mark.kills(guard="sms_settings.numbers")
+@pytest.mark.parametrize("numbers", [None, [], ["call me"], "+4915799912345", [4915799912345]])
+def test_two_way_sender_without_numbers_is_refused(numbers: object) -> None:
+    sender = {"identity": "pool-1", "two_way": True, "segments_per_s": 10, "numbers": numbers}
+    with pytest.raises(SmsError, match=re.escape("default.senders.DE.numbers")):
+        read_sms({"default": {"senders": {"DE": sender}}})
+
+
+def test_numbers_of_a_one_way_sender_are_refused() -> None:
+    sender = {"identity": "Club", "two_way": False, "segments_per_s": 1, "way_out": "x", "numbers": ["+491579991234"]}
+    with pytest.raises(SmsError, match="two_way: true"):
+        read_sms({"default": {"senders": {"DE": sender}}})
+
+
+@pytest.mark.parametrize(
+    ("sender", "number"),
+    [
+        ({"identity": "+4915799912345"}, "+4915799912345"),
+        ({"identity": "12345"}, "12345"),
+        ({"identity": "pool-1", "numbers": ["+4915799912345", "+4915799912346"]}, "4915799912346"),
+    ],
+)
+def test_answers_name_a_number_of_the_sender(sender: dict[str, object], number: str) -> None:
+    table = read_sms({"tenants": {7: {"senders": {"DE": {"two_way": True, "segments_per_s": 1, **sender}}}}})
+    assert table.club(7).is_answered_at(number)
+    assert not table.club(7).is_answered_at("+4915799912347")
+    assert not table.club(8).is_answered_at(number)

@@ -215,9 +215,9 @@ def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], rea
     receipts.sent_messages(["m"], channel="email")
     receipts.messages.emails[101] = "Recipient@EXAMPLE.com"
     assert receipts.receive(receipt_events.of_event_bridge(document)) == []
-    (found,) = receipts.messages.suppressed.values()
-    assert (found.id, found.reason) == (id_of(7, receipt_events.ADDRESS), reason)
-    assert found.expires_ms == found.at_ms + days * 86_400_000
+    ((name, found),) = receipts.messages.suppressions.items()
+    assert (name, found["reason"]) == (id_of(7, receipt_events.ADDRESS), reason)
+    assert found["expires_at"] == found["at"] + days * 86_400_000
 
 
 @pytest.mark.guarantee("own_documents.published_before_the_answer")
@@ -238,7 +238,7 @@ def test_bounce_does_not_shorten_a_complaints_suppression() -> None:
     receipts.sent_messages(["m"], channel="email")
     receipts.messages.emails[101] = receipt_events.ADDRESS
     receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.COMPLAINED), json.dumps(receipt_events.BOUNCED)))
-    assert [each.reason for each in receipts.messages.suppressed.values()] == [Reason.COMPLAINED]
+    assert [each["reason"] for each in receipts.messages.suppressions.values()] == [Reason.COMPLAINED]
 
 
 @pytest.mark.guarantee("suppression.only_the_recipients_address")
@@ -259,7 +259,7 @@ def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any],
     if email is not None:
         receipts.messages.emails[101] = email
     assert receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED))) == []
-    assert receipts.messages.suppressed == {}
+    assert receipts.messages.suppressions == {}
     assert [_said(record)[2] for record in receipts.outcomes()] == ["bounced"]
 
 
@@ -267,11 +267,11 @@ def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
     receipts = Receipts()
     receipts.messages.emails[101] = receipt_events.ADDRESS
     receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
-    assert receipts.messages.suppressed == {}
+    assert receipts.messages.suppressions == {}
     (delayed,) = receipts.delay_store.items.values()
     receipts.sent_messages(["m"], channel="email")
     assert receipts.run(receipts.process, entry(delayed.value, topic=topics.RECEIPT)) == []
-    assert len(receipts.messages.suppressed) == 1
+    assert len(receipts.messages.suppressions) == 1
 
 
 @pytest.mark.parametrize("document", receipt_events.OF_NO_ARRIVAL)
@@ -424,7 +424,7 @@ def test_event_of_an_sms_is_its_status(kind: str, status: str, reason: str | Non
     receipts.sent_messages(["m"], channel="sms")
     assert receipts.receive(receipt_events.of_sms(kind)) == []
     assert [_said(record)[2:] for record in receipts.outcomes()] == [(status, reason)]
-    assert receipts.messages.suppressed == {}
+    assert receipts.messages.suppressions == {}
 
 
 @pytest.mark.parametrize("kind", ["TEXT_QUEUED", "TEXT_PENDING", "TEXT_SENT", "TEXT_UNKNOWN"])
@@ -459,7 +459,7 @@ def test_dead_number_is_suppressed_for_its_club(kind: str, phone: str, *, is_sup
     receipts.messages.phones[101] = phone
     with sms_settings():
         receipts.receive(receipt_events.of_sms(kind, destinationPhoneNumber=receipt_events.NUMBER))
-    assert set(receipts.messages.suppressed) == ({id_of(7, receipt_events.NUMBER)} if is_suppressed else set())
+    assert set(receipts.messages.suppressions) == ({id_of(7, receipt_events.NUMBER)} if is_suppressed else set())
 
 
 @pytest.mark.guarantee("frequency_caps.unsent")

@@ -18,7 +18,7 @@ from tests.support.inputs.receipt_events import RECEIPTS
 
 def _read(document: dict[str, Any]) -> Receipt:
     receipt = read(json.dumps(document))
-    assert receipt is not None
+    assert isinstance(receipt, Receipt)
     return receipt
 
 

@@ -1,4 +1,4 @@
-"""Reads and changes the preferences of one user.
+"""Reads and changes the preferences of one user, for preferences_handler, and for receipts, which has answers to SMS.
 
 A change is stored in the directory first, where it applies at once, then published for copies of the directory, then
 produced for the monolith. If a function ends before that, sweeps publish and produce the change. A record has every
@@ -8,15 +8,17 @@ change that the monolith may not have applied, so that a lost record loses no ch
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from functions.preferences_handler.find_person import find_person
 from masscomm.clock import Clock
 from masscomm.directory.document_publisher import DocumentPublisher
+from masscomm.directory.find_person import find_person
 from masscomm.directory.person import Person
 from masscomm.directory.port import Directory
 from masscomm.directory.preference_changes import PreferenceChangeStore, StoredChanges
-from masscomm.domain.preference_changes import INDEX, PreferenceChanges, QuietHoursWish, Wish
+from masscomm.domain.preference_changes import INDEX, SMS, PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.records import PreferenceChange, PreferenceChanged, QuietHoursChange
+from masscomm.domain.sms_answers import SmsAnswer
 from masscomm.domain.time_limits import API_FLUSH_S, PREFERENCES_SWEEP_RESERVE_S, PREFERENCES_SWEPT_AFTER_S
+from masscomm.domain.users import UserSettings
 from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -28,7 +30,6 @@ logger = logs.logger("preferences_handler")
 
 # The number of attempts to store a change if others change the same user's preferences concurrently.
 _ATTEMPTS = 5
-API, UNSUBSCRIBE = "api", "unsubscribe"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,31 @@ class ChangePreferences:
 
         When the method returns, no decision about a notification is made without them.
         """
+        return self._change(user_id, clubs, lambda *_: wishes, source=source, principal=principal)
+
+    def apply_answer(self, user_id: int, clubs: Container[object], answer: SmsAnswer) -> None:
+        """Change the preferences of a user of these clubs as STOP or START by SMS wants it. A repetition changes
+        nothing.
+        """
+        self._change(
+            user_id,
+            clubs,
+            lambda changes, settings: changes.wishes_after(answer.word, settings, answer.at_ms),
+            source=SMS,
+        )
+
+    def _change(
+        self,
+        user_id: int,
+        clubs: Container[object],
+        wishes_of: Callable[[PreferenceChanges, UserSettings | None], Sequence[Wish | QuietHoursWish] | None],
+        *,
+        source: str,
+        principal: str = "",
+    ) -> Person | None:
+        """Store and produce the wishes that a function returns for the user's changes and settings; None: there are
+        none.
+        """
         for _ in range(_ATTEMPTS):
             users, settings = self.directory.users_and_settings([user_id])
             user = users.get(user_id)
@@ -66,6 +92,9 @@ class ChangePreferences:
                 return None
             stored = self.changes.read(user_id)
             known = stored.changes if stored is not None else PreferenceChanges(user_id=user_id, club_id=user.club_id)
+            wishes = wishes_of(known, settings.get(user_id))
+            if wishes is None:
+                return self.find(user_id, clubs)
             changed = replace(known, club_id=user.club_id).after(
                 wishes, settings.get(user_id), self.clock.now_ms(), source=source, principal=principal
             )
