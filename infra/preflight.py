@@ -21,7 +21,9 @@ from infra.cdk.config import EDGE_REGION, Environment, placeholders, tables
 from infra.cdk.environments import add_folder_option, environment_of, environments
 from infra.cdk.images import repository
 from infra.cdk.quotas import CONCURRENCY, LOOKED_UP, Quota
+from infra.cdk.resources.receipts import sms_answers
 from infra.provision import MONOLITH_FIELDS
+from masscomm.domain.sms_settings import sms_table
 
 # Creates a boto3 client of a service, in the environment's region or another.
 type Client = Callable[..., Any]
@@ -337,6 +339,32 @@ def _push(account: Account) -> Iterator[Problem]:
             )
 
 
+def _sms(account: Account) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/pinpoint/latest/apireference_smsvoicev2/API_DescribePhoneNumbers.html"""
+    origins = [each for each in sms_table().origins() if each.two_way]
+    if not origins:
+        return
+    client = account.client("pinpoint-sms-voice-v2")
+    known: dict[str, Mapping[str, Any]] = {}
+    for operation, key, names in (
+        ("describe_phone_numbers", "PhoneNumbers", ("PhoneNumber", "PhoneNumberId", "PhoneNumberArn")),
+        ("describe_pools", "Pools", ("PoolId", "PoolArn")),
+    ):
+        for entry in _pages(client, operation, key):
+            known |= {entry[name]: entry for name in names if name in entry}
+    topic = sms_answers(account.environment)
+    for identity in sorted({each.identity for each in origins}):
+        found = known.get(identity)
+        if found is None:
+            yield Problem(found=f"{identity} does not exist", ask="the phone number or pool, or another sender of SMS")
+        elif not found["TwoWayEnabled"] or not str(found.get("TwoWayChannelArn", "")).endswith(f":{topic}"):
+            yield Problem(
+                found=f"answers to {identity} do not reach masscomm", ask=f"two-way SMS with the topic {topic}"
+            )
+        elif not found["SelfManagedOptOutsEnabled"]:
+            yield Problem(found=f"AWS opts recipients of {identity} out itself", ask="self-managed opt-outs")
+
+
 def _certificates(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/acm/latest/APIReference/API_DescribeCertificate.html"""
     environment = account.environment
@@ -440,6 +468,7 @@ CHECKS: dict[str, Check] = {
     "existing servers": _existing_servers,
     "ses": _email,
     "sns": _push,
+    "sms": _sms,
     "certificate": _certificates,
     "names": _names,
     "alarms": _alarm_address,

@@ -4,6 +4,9 @@ interface is:
 GET  /_control/received?since=N&most=M   accepted publishes from the Nth on, at most M of them:
                                   [[time, endpoint, message_id, notification_id]]
 GET  /_control/texts              accepted SMS: [{DestinationPhoneNumber, MessageBody, …, MessageId}]
+GET  /_control/events?since=n    events of answers and reports, as AWS invokes functions with them
+POST /_control/answers           an answer to an SMS: {number, to, text, message_id}
+POST /_control/reports           a report about an SMS: {message_id, kind: TEXT_DELIVERED}
 PUT  /_control/identities         [the origination identities that exist]
 GET  /_control/counts             {calls, accepted, refused: {code: n}, held}, of publishes
 PUT  /_control/rules              [{code, endpoint, share, after, times, delay_s}], replacing the earlier rules
@@ -121,6 +124,19 @@ class SnsStandIn:
     def texts(self) -> list[dict[str, Any]]:
         """Return the accepted SMS, as they were requested, with their message ids."""
         return list(self._client.get("/texts").raise_for_status().json())
+
+    def answer_text(self, number: str, to: str, text: str, message_id: str | None = None) -> None:
+        """Let the recipient with a number answer an SMS."""
+        document = {"number": number, "to": to, "text": text, "message_id": message_id}
+        self._client.post("/answers", json=document).raise_for_status()
+
+    def report_text(self, message_id: str, kind: str = "TEXT_DELIVERED") -> None:
+        """Let the carrier report the arrival of an SMS."""
+        self._client.post("/reports", json={"message_id": message_id, "kind": kind}).raise_for_status()
+
+    def events(self, since: int = 0) -> list[dict[str, Any]]:
+        """Return the events of answers and reports from a number on."""
+        return list(self._client.get("/events", params={"since": since}).raise_for_status().json())
 
     def put_identities(self, *identities: str) -> None:
         """Let these senders of SMS exist, and no others."""

@@ -61,6 +61,7 @@ from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetri
 from local.emulators.queues import VISIBILITY_S, Door, QueueMapping, sqs_client
 from local.emulators.schedule import Schedule
 from local.emulators.sign_in import SignIn
+from local.emulators.sms_events import SmsEvents
 from masscomm.clock import SystemClock
 from masscomm.http.access_tokens import AccessTokens
 from masscomm.stores.api_keys.dynamodb import ApiKeys
@@ -190,6 +191,10 @@ class Serverless:
             for deployment in self.deployments
             if deployment.schedule_s is not None
         ]
+        sms = config.environment.get("AWS_ENDPOINT_URL_PINPOINT_SMS_VOICE_V2")
+        self._sms_events = (
+            None if sms is None else SmsEvents(url=sms, invoke=functools.partial(self.host.invoke, "receipts"))
+        )
         self._started = time.monotonic()
 
     async def start(self) -> None:
@@ -219,6 +224,8 @@ class Serverless:
                 )
                 self._mappings.append(mapping)
                 await mapping.start()
+        if self._sms_events is not None:
+            self._sms_events.start()
         for schedule in self._schedules:
             schedule.start()
         for queue in self._queues:
@@ -232,6 +239,8 @@ class Serverless:
         self._stopped.set()
         if self._evaluating is not None:
             await self._evaluating
+        if self._sms_events is not None:
+            await self._sms_events.stop()
         await asyncio.gather(*(schedule.stop() for schedule in self._schedules))
         await asyncio.gather(*(queue.stop() for queue in self._queues))
         await asyncio.gather(*(mapping.stop() for mapping in self._mappings))

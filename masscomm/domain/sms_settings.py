@@ -87,6 +87,10 @@ class SmsTable:
         """Return how SMS are sent for a club."""
         return self.of_clubs.get(club_id, self.default)
 
+    def origins(self) -> list[SmsOrigin]:
+        """Return the senders of all clubs."""
+        return [each for club in (self.default, *self.of_clubs.values()) for each in club.senders.values()]
+
 
 @cache
 def sms_table() -> SmsTable:

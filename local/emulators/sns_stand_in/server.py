@@ -341,6 +341,12 @@ def control(service: Service, method: str, path: str, body: bytes) -> tuple[int,
                 answer = service.received[since : since + int(options["most"]) if "most" in options else None]
             case "GET", "texts":
                 answer = service.texts.accepted
+            case "GET", "events":
+                answer = service.texts.events[int(dict(parse_qsl(query)).get("since", 0)) :]
+            case "POST", "answers":
+                service.texts.answer(**json.loads(body))
+            case "POST", "reports":
+                service.texts.report(**json.loads(body))
             case "PUT", "identities":
                 service.texts.identities = set(json.loads(body))
             case "GET", "counts":

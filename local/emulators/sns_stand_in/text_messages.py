@@ -8,8 +8,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 from local.emulators.sns_stand_in.endpoints import Refused
 from local.emulators.sns_stand_in.script import Refusal
@@ -38,6 +40,43 @@ class TextMessages:
     identities: set[str] = field(default_factory=set)
     # The requests that were accepted, with their message ids.
     accepted: list[dict[str, Any]] = field(default_factory=list)
+    # The events with which AWS invokes the functions that follow SMS, in their order.
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def answer(self, number: str, to: str, text: str, message_id: str | None = None) -> None:
+        """Let a recipient answer. The event is that of a subscription to the SNS topic of two-way SMS.
+
+        Source: docs.aws.amazon.com/sms-voice/latest/userguide/two-way-sms-payload.html
+        """
+        message = {
+            "originationNumber": number,
+            "destinationNumber": to,
+            "messageKeyword": "KEYWORD",
+            "messageBody": text,
+            "inboundMessageId": str(uuid4()),
+            **({} if message_id is None else {"previousPublishedMessageId": message_id}),
+        }
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self.events.append({"Records": [{"EventSource": "aws:sns", "Sns": _notification(json.dumps(message), at)}]})
+
+    def report(self, message_id: str, kind: str) -> None:
+        """Report the arrival of an accepted SMS, such as TEXT_DELIVERED. Raises ValueError if there is no such SMS.
+
+        Source: docs.aws.amazon.com/sms-voice/latest/userguide/monitor-event-bridge.html
+        """
+        request = next((each for each in self.accepted if each["MessageId"] == message_id), None)
+        if request is None:
+            raise ValueError(f"there is no message {message_id}")
+        detail = {
+            "eventType": kind,
+            "eventVersion": "1.0",
+            "eventTimestamp": round(datetime.now(UTC).timestamp() * 1000),
+            "isFinal": True,
+            "destinationPhoneNumber": request["DestinationPhoneNumber"],
+            "messageId": message_id,
+        }
+        kind_of_event = "Text Message Delivery Status Updated"
+        self.events.append({"source": "aws.sms-voice", "detail-type": kind_of_event, "detail": detail})
 
     def check(self, operation: str, body: bytes) -> Mapping[str, Any]:
         """Return a request that is valid. Raises Refused, or Invalid."""
@@ -51,6 +90,10 @@ class TextMessages:
         if not self.any and request["OriginationIdentity"] not in self.identities:
             raise Refused(Refusal(400, "ResourceNotFoundException", "The requested resource does not exist"))
         return dict(request)
+
+
+def _notification(message: str, at: str) -> dict[str, Any]:
+    return {"Type": "Notification", "MessageId": str(uuid4()), "Message": message, "Timestamp": at}
 
 
 def check_shape(request: Any, name: str = "SendTextMessageRequest") -> None:

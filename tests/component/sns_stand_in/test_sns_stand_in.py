@@ -1,5 +1,6 @@
 """The SNS stand-in responds as SNS and SES do for our adapters, and records the accepted messages."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from uuid import uuid4
 
 import boto3
+import httpx
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -16,8 +18,12 @@ from mypy_boto3_ses import SESClient
 from mypy_boto3_sns import SNSClient
 
 from functions.device_registrar.endpoints import SnsEndpoints
+from functions.receipts.answers import body_of
+from functions.receipts.reading import Receipt, read
 from local.devstack.service import AWS_CREDENTIALS
 from local.devstack.sns_process import SnsStandIn
+from local.emulators.lambda_host.invocation import InvocationResult
+from local.emulators.sms_events import SmsEvents
 from local.emulators.sns_stand_in import Rule, endpoint_arn
 from local.emulators.sns_stand_in.server import form_fields
 from masscomm.aws.signature import Credentials
@@ -36,6 +42,8 @@ from masscomm.domain.provider_errors import (
     TargetUnknown,
     Transient,
 )
+from masscomm.domain.sms_answers import SmsAnswer, Word
+from masscomm.domain.statuses import Status
 from tests.support.contracts.device_registrar import SnsEndpointsContract
 from tests.support.contracts.provider import (
     EmailContract,
@@ -364,3 +372,36 @@ class Boto3Sms:
 
 def test_sms_is_accepted_from_boto3(sns: SnsStandIn, texts: AwsSms) -> None:
     assert send_sms(Boto3Sms(sns.url), SmsContract.SMS) == sns.texts()[-1]["MessageId"]
+
+
+def test_answers_and_reports_reach_their_function(sns: SnsStandIn, texts: AwsSms) -> None:
+    """An event is passed on until its invocation succeeds."""
+    passed: list[dict[str, Any]] = []
+
+    async def invoke(payload: bytes) -> InvocationResult:
+        passed.append(json.loads(payload))
+        return InvocationResult(payload=b"{}", request_id="r", function_error="Unhandled" if len(passed) == 1 else None)
+
+    async def run() -> None:
+        events = SmsEvents(url=sns.url, invoke=invoke)
+        events.start()
+        async with asyncio.timeout(30):
+            while len(passed) < 3:
+                await asyncio.sleep(0.02)
+        await events.stop()
+
+    message_id = send_sms(texts, SmsContract.SMS)
+    sns.answer_text(SmsContract.SMS.number, "+4915799912345", "Stop", message_id)
+    sns.report_text(message_id)
+    asyncio.run(run())
+    assert passed[0] == passed[1]
+    (stop,) = [each["Sns"] for each in passed[1]["Records"]]
+    answer = read(body_of(stop["Message"], stop["Timestamp"]) or "")
+    assert isinstance(answer, SmsAnswer)
+    assert answer[:3] == (SmsContract.SMS.number, "+4915799912345", Word.STOP)
+    assert answer.message_id == message_id
+    report = read(json.dumps(passed[2]["detail"]))
+    assert isinstance(report, Receipt)
+    assert (report.message_id, report.status) == (message_id, Status.DELIVERED)
+    with pytest.raises(httpx.HTTPStatusError):
+        sns.report_text("unknown")

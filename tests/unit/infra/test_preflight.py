@@ -22,6 +22,7 @@ from infra.cdk.config import ApiConfig, Environment, PlatformConfig
 from infra.cdk.examples import DEV, EXISTING, PROD
 from infra.cdk.quotas import LOOKED_UP, QUOTAS
 from infra.preflight import CHECKS, Account, Finding, preflight
+from tests.support.sms import sms_settings
 
 ARN = "arn:aws:acm:eu-central-1:111111111111:certificate/1"
 READY = replace(
@@ -229,6 +230,45 @@ def test_finding_names_its_remedy(call: str, answer: Any, check: str, ask: str) 
     findings = found(**{call: answer})
     assert findings
     assert all(each.check == check and ask in each.ask for each in findings), findings
+
+
+ANSWERED = "arn:aws:sns:eu-central-1:111111111111:masscomm-dev-sms-answers"
+NUMBER: dict[str, Any] = {
+    "PhoneNumber": "+4915799912345",
+    "TwoWayEnabled": True,
+    "TwoWayChannelArn": ANSWERED,
+    "SelfManagedOptOutsEnabled": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "pools", "ask"),
+    [
+        ([NUMBER], [{**NUMBER, "PoolId": "pool-1"}], None),
+        ([NUMBER], [], "or another sender"),
+        ([NUMBER | {"SelfManagedOptOutsEnabled": False}], [{**NUMBER, "PoolId": "pool-1"}], "self-managed opt-outs"),
+        ([NUMBER | {"TwoWayEnabled": False}], [{**NUMBER, "PoolId": "pool-1"}], "masscomm-dev-sms-answers"),
+        ([NUMBER], [{**NUMBER, "PoolId": "pool-1", "TwoWayChannelArn": f"{ANSWERED}2"}], "masscomm-dev-sms-answers"),
+    ],
+)
+def test_two_way_senders_let_masscomm_opt_out(
+    numbers: list[dict[str, Any]], pools: list[dict[str, Any]], ask: str | None
+) -> None:
+    usual = {"two_way": True, "segments_per_s": 1}
+    senders = {
+        "DE": {"identity": "+4915799912345", **usual},
+        "AT": {"identity": "pool-1", "numbers": ["+4366012345"], **usual},
+    }
+    answers: dict[str, Any] = {
+        "pinpoint_sms_voice_v2__DescribePhoneNumbers": {"PhoneNumbers": numbers},
+        "pinpoint_sms_voice_v2__DescribePools": {
+            "Pools": [{name: value for name, value in each.items() if name != "PhoneNumber"} for each in pools]
+        },
+    }
+    with sms_settings({"default": {"senders": senders}}):
+        asked = [each.ask for each in found(**answers)]
+    assert len(asked) == (ask is not None)
+    assert all(ask is not None and ask in each for each in asked)
 
 
 NO_TABLES: dict[str, Any] = {"TableNames": []}

@@ -278,12 +278,30 @@ def test_sns_delivery_logs_are_enabled_and_reach_receipts(
         assert values["SuccessFeedbackRoleArn"] == values["FailureFeedbackRoleArn"]
         assert values["SuccessFeedbackRoleArn"] in roles
         assert values["EventDeliveryFailure"] in topics
-    (subscription,) = [
+    to_the_function = [
         each for each in environment.resources("AWS::SNS::Subscription") if each.properties["Protocol"] == "lambda"
     ]
-    assert flat(subscription.properties["Endpoint"]) == alias
-    assert flat(subscription.properties["TopicArn"]) in topics
-    assert subscription.properties["RedrivePolicy"]["deadLetterTargetArn"]
+    for subscription in to_the_function:
+        assert flat(subscription.properties["Endpoint"]) == alias
+        assert subscription.properties["RedrivePolicy"]["deadLetterTargetArn"]
+    assert {flat(each.properties["TopicArn"]) for each in to_the_function} <= topics
+    assert len(to_the_function) == 2, "push failures and answers to SMS"
+
+
+def test_sms_service_alone_publishes_answers(environment: SynthesisedEnvironment) -> None:
+    (topic,) = [
+        each
+        for each in environment.resources("AWS::SNS::Topic")
+        if each.properties["TopicName"] == f"masscomm-{environment.name}-sms-answers"
+    ]
+    assert topic.properties["KmsMasterKeyId"]
+    allowed = [
+        statement
+        for resource, statement in statements(environment, "AWS::SNS::TopicPolicy")
+        if f"{{{topic.id}}}" in map(flat, resource.properties["Topics"]) and statement["Effect"] == "Allow"
+    ]
+    assert [each["Principal"] for each in allowed] == [{"Service": "sms-voice.amazonaws.com"}]
+    assert allowed[0]["Condition"]["StringEquals"].keys() == {"aws:SourceAccount"}
 
 
 def test_ses_events_reach_receipts(environment: SynthesisedEnvironment) -> None:
@@ -330,7 +348,7 @@ def test_aws_may_invoke_receipts_from_there_alone(environment: SynthesisedEnviro
         for each in environment.resources("AWS::Lambda::Permission")
         if flat(each.properties["FunctionName"]).startswith("{receipts")
     ]
-    assert Counter(each["Principal"].partition(".")[0] for each in may) == {"logs": 4, "sns": 1, "events": 2}
+    assert Counter(each["Principal"].partition(".")[0] for each in may) == {"logs": 4, "sns": 2, "events": 2}
     assert all(each["SourceArn"] for each in may)
 
 
@@ -619,7 +637,7 @@ def test_services_may_use_the_key_for_this_account_only(
     for _, statement in statements(environment, "AWS::KMS::Key"):
         for service in as_list(statement["Principal"].get("Service", [])):
             may[service.partition(".")[0]] = json.dumps(statement["Condition"])
-    assert may.keys() == {"logs", "cloudwatch", "events", "sns"}
+    assert may.keys() == {"logs", "cloudwatch", "events", "sns", "sms-voice"}
     assert all("AWS::AccountId" in condition for condition in may.values())
 
 
