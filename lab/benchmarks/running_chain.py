@@ -131,7 +131,7 @@ def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: in
     ):
         more = {
             "AWS_ENDPOINT_URL_SNS": sns.url,
-            "AWS_ENDPOINT_URL_SES": sns.url,
+            "AWS_ENDPOINT_URL_SESV2": sns.url,
             "LOG_LEVEL": "ERROR",
             "POWERTOOLS_LOG_LEVEL": "ERROR",
         }

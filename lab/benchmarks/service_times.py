@@ -129,7 +129,7 @@ class Chain:
         # of records are still reported.
         self.producer = RecordingProducer(KafkaProducer(config.kafka_bootstrap, log_level=0))
         self.directory = OpenSearchDirectory(tables.client, progress=lambda _: tables.progress, clock=clock)
-        os.environ["AWS_ENDPOINT_URL_SNS"] = sns.url
+        os.environ["AWS_ENDPOINT_URL_SNS"] = os.environ["AWS_ENDPOINT_URL_SESV2"] = sns.url
         sender = os.environ["SES_SENDER"]
         decisions = DynamoDbDecisionLog(clock=clock)
         self.check = self._step(
@@ -278,7 +278,6 @@ def measure(runs: int, *, only_receipts: bool = False) -> dict[str, Any]:
             create_topics(config.kafka_bootstrap, topics.chain_topics())
             create_indices(config.opensearch_url, GENERATION)
             create_dynamodb_tables(boto3.client("dynamodb"))
-            boto3.client("ses").verify_email_identity(EmailAddress=os.environ["SES_SENDER"])
             serve_directory(config)
             tables = OpenSearchTables(TestClient(config.opensearch_url), GENERATION)
             fill(tables, PART_SIZE)

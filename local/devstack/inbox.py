@@ -133,7 +133,7 @@ class Inbox:
                     found += [_message(user_id, receiver, call) for call in calls]
         mailboxes = {_mailbox(user.email): user.user_id for user in users.values() if user.email}
         if mailboxes:
-            found += _messages_to(mailboxes, provider.emails(self.config.aws_url))
+            found += _messages_to(mailboxes, provider.emails(self.config.sms_url))
         clubs = read_sms(parse_yaml(SMS_FILE.read_text()))
         numbers = {
             number: user.user_id

@@ -235,7 +235,7 @@ _APPLICATIONS = {"GCM": "PLATFORM_APPLICATION_ARN_GCM", "APNS": "PLATFORM_APPLIC
 
 
 class LocalProvider:
-    """SNS, SES, KMS and DynamoDB of LocalStack, which loses its state when it ends.
+    """SNS, KMS and DynamoDB of LocalStack, which loses its state when it ends.
 
     If the directory still has endpoints of an earlier run, they are deleted and the consumer group of device_registrar
     is reset, so that it registers the devices again.
@@ -246,8 +246,8 @@ class LocalProvider:
         self._is_new = False
 
     def provision(self) -> None:
-        """Create the SNS platform applications, the verified e-mail sender, the KMS key of the credentials of webhook
-        endpoints, and the tables of schemas/dynamodb.
+        """Create the SNS platform applications, the KMS key of the credentials of webhook endpoints, and the tables of
+        schemas/dynamodb.
         """
         aws_url = self._config.aws_url
         environment = function_environment(self._config)
@@ -263,7 +263,6 @@ class LocalProvider:
             )
             if made["PlatformApplicationArn"] != arn:
                 raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
-        local_client(aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
         create_webhook_secrets_key(local_client(aws_url, "kms"))
         if BUCKET_SETTING in environment:
             local_client(aws_url, "s3").create_bucket(Bucket=environment[BUCKET_SETTING])
@@ -281,17 +280,12 @@ class LocalProvider:
 
 
 def missing_in_aws(config: StackConfig) -> list[str]:
-    """Return a line of text for each SNS platform application, sender, KMS key, DynamoDB table and index that is
-    missing.
-    """
+    """Return a line of text for each SNS platform application, KMS key, DynamoDB table and index that is missing."""
     environment = function_environment(config)
     sns = local_client(config.aws_url, "sns")
     known = {each["PlatformApplicationArn"] for each in sns.list_platform_applications()["PlatformApplications"]}
     wanted = [environment[variable] for variable in _APPLICATIONS.values()]
     found = [f"create the platform application {arn}" for arn in wanted if arn not in known]
-    sender = environment["SES_SENDER"]
-    if sender not in local_client(config.aws_url, "ses").list_identities()["Identities"]:
-        found.append(f"verify the sender {sender}")
     if not _has_webhook_secrets_key(local_client(config.aws_url, "kms")):
         found.append(f"create the KMS key {WEBHOOK_KMS_KEY}")
     if BUCKET_SETTING in environment:

@@ -242,7 +242,8 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         # The functions use DynamoDBLocal directly, because LocalStack's gateway takes twice as long as the database
         # behind it.
         "AWS_ENDPOINT_URL_DYNAMODB": config.dynamodb_url,
-        # LocalStack has no SMS.
+        # LocalStack has no SMS, and not version 2 of SES.
+        "AWS_ENDPOINT_URL_SESV2": config.sms_url,
         "AWS_ENDPOINT_URL_PINPOINT_SMS_VOICE_V2": config.sms_url,
         SMS_VARIABLE: str(SMS_FILE),
         **AWS_CREDENTIALS,

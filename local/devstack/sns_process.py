@@ -3,6 +3,7 @@ interface is:
 
 GET  /_control/received?since=N&most=M   accepted publishes from the Nth on, at most M of them:
                                   [[time, endpoint, message_id, notification_id]]
+GET  /_control/emails             accepted e-mails: [{RawData, ConfigurationSetName, TenantName}]
 GET  /_control/texts              accepted SMS: [{DestinationPhoneNumber, MessageBody, …, MessageId}]
 GET  /_control/events?since=n    events of answers and reports, as AWS invokes functions with them
 POST /_control/answers           an answer to an SMS: {number, to, text, message_id}
@@ -120,6 +121,10 @@ class SnsStandIn:
         ):
             yield from (Received(*entry) for entry in entries)
             first += len(entries)
+
+    def emails(self) -> list[dict[str, Any]]:
+        """Return the accepted e-mails."""
+        return list(self._client.get("/emails").raise_for_status().json())
 
     def texts(self) -> list[dict[str, Any]]:
         """Return the accepted SMS, as they were requested, with their message ids."""

@@ -126,7 +126,14 @@ class HttpClient:
         self._idle: list[Connection] = []
 
     async def post(self, headers: Mapping[str, str], body: bytes, *, connect_until: float) -> tuple[int, bytes]:
-        """Send a POST request and return the status and the body of its response.
+        """Send a POST request and return the status and the body of its response. It has the arguments and errors of
+        `answer`.
+        """
+        answer = await self.answer(headers, body, connect_until=connect_until)
+        return answer.status, answer.body
+
+    async def answer(self, headers: Mapping[str, str], body: bytes, *, connect_until: float) -> AnswerReader:
+        """Send a POST request and return its response.
 
         Args:
             headers: The request's headers, without Host and Content-Length, which the client adds.
@@ -145,7 +152,7 @@ class HttpClient:
         answer = await connection.exchange(request, loop.time() + self._answer_s)
         if connection.is_usable:
             self._idle.append(connection)
-        return answer.status, answer.body
+        return answer
 
     async def close(self) -> None:
         while self._idle:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Unpack
 
 from masscomm.aws.async_http import HttpClient
-from masscomm.aws.http_answer import NotSent
+from masscomm.aws.http_answer import AnswerReader, NotSent
 from masscomm.aws.request import SIGNER_S, Limits, Service, ServiceOptions
 from masscomm.aws.signature import Signer
 
@@ -22,6 +22,7 @@ class AsyncRequests:
         limits: The time limits. `connect_s` includes the look-up of credentials; a complete response arrives within
             `read_s`.
         headers: The headers of every request.
+        path: The path of every request, without the leading slash.
         options: The options of the Service. `credentials` is called in a thread, because it may send a request.
 
     Raises:
@@ -34,10 +35,11 @@ class AsyncRequests:
         limits: Limits,
         *,
         headers: Mapping[str, str],
+        path: str = "",
         **options: Unpack[ServiceOptions],
     ) -> None:
         self._service = Service(service, **options)
-        self.url = self._service.url
+        self.url = f"{self._service.url}{path}"
         self._limits = limits
         self._headers = headers
         self._http = HttpClient(self.url, answer_s=limits.read_s)
@@ -46,7 +48,14 @@ class AsyncRequests:
         self._signed_at = 0.0
 
     async def post(self, body: bytes) -> tuple[int, bytes]:
-        """Send a request and return the status and the body of its response, also of an error response.
+        """Send a request and return the status and the body of its response, also of an error response. Raises the
+        errors of `answer`.
+        """
+        answer = await self.answer(body)
+        return answer.status, answer.body
+
+    async def answer(self, body: bytes) -> AnswerReader:
+        """Send a request and return its response with the headers, also an error response.
 
         Raises:
             NotSent: The request was not sent.
@@ -59,7 +68,7 @@ class AsyncRequests:
         signer = self._signer
         if signer is None or not 0 <= time.time() - self._signed_at < SIGNER_S:
             signer = await self._renewed(loop, connect_until)
-        return await self._http.post(signer.headers(body), body, connect_until=connect_until)
+        return await self._http.answer(signer.headers(body), body, connect_until=connect_until)
 
     async def close(self) -> None:
         await self._http.close()

@@ -7,7 +7,7 @@ import os
 from masscomm.errors import Stop
 
 # The service in the name of the setting, where it is not that of the address.
-_SETTINGS = {"sms-voice": "PINPOINT_SMS_VOICE_V2"}
+_SETTINGS = {"ses": "SESV2", "sms-voice": "PINPOINT_SMS_VOICE_V2"}
 
 
 def region() -> str:

@@ -1,9 +1,9 @@
-"""Calls the query APIs of SNS and SES: a form is sent, XML is returned, and errors are raised as ProviderError.
+"""Calls the query API of SNS: a form is sent, XML is returned, and errors are raised as ProviderError.
 
 The provider gateway repeats failed calls, because it knows the remaining time. masscomm.domain.provider_error_codes
 classifies the errors.
 
-Sources: AWS documentation, "Making Query API requests"; the API references of Amazon SNS and Amazon SES v1.
+Sources: AWS documentation, "Making Query API requests"; the API reference of Amazon SNS.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class QueryApi:
     """A client of one service's query API. An instance belongs to one event loop.
 
     Args:
-        service: The name of the service: sns or ses.
+        service: The name of the service.
         version: The version of the service's API.
         options: The options of masscomm.aws.request.Service.
 
@@ -41,14 +41,12 @@ class QueryApi:
     def url(self) -> str:
         return self._requests.url
 
-    async def send(self, operation: str, parameters: Iterable[tuple[str, str]], *, own_address: str = "") -> str:
+    async def send(self, operation: str, parameters: Iterable[tuple[str, str]]) -> str:
         """Call an operation once and return the message id in its response.
 
         Args:
-            operation: The name of the operation: Publish or SendRawEmail.
+            operation: The name of the operation.
             parameters: The parameters of the operation, not quoted.
-            own_address: Our sender address. A refusal that names it is our fault: it is raised as Transient, so that
-                the recipient does not fail because of it.
 
         Raises:
             ProviderError: The message was not accepted, or its id is unknown.
@@ -63,10 +61,7 @@ class QueryApi:
         if status != _OK:
             # A proxy may have responded instead of AWS. A response without an error code gets its HTTP status as the
             # code.
-            code, message = element("Code", text) or str(status), element("Message", text) or ""
-            if own_address and own_address in message:
-                raise Transient(f"{code}: {message}"[:500])
-            raise refusal(code, message)
+            raise refusal(element("Code", text) or str(status), element("Message", text) or "")
         message_id = element("MessageId", text)
         if message_id is None:
             raise Transient(f"{operation} was answered without a message id", answer_lost=True)

@@ -1,6 +1,6 @@
 """The table of all error codes of SNS and SES, each with its class of ProviderError, and the errors of SMS.
 
-Sources: the API references of Amazon SNS (Publish, common errors) and Amazon SES v1 (SendRawEmail, common errors). Some
+Sources: the API references of Amazon SNS (Publish, common errors) and Amazon SES v2 (SendEmail, common errors). Some
 AWS protocols append "Exception" to the codes; the table has the codes without it.
 """
 
@@ -53,7 +53,7 @@ TABLE: tuple[Row, ...] = (
     _row("NotFound", TargetUnknown),
     _row(_INVALID, TargetUnknown, saying="TargetArn"),
     _row(_INVALID, TargetGone, saying="Token"),
-    # The provider throttles.
+    # The provider throttles; SES also when the daily quota is used up.
     _row(  # guard: provider_errors.throttling
         "Throttling Throttled ThrottledException TooManyRequests RequestLimitExceeded KMSThrottling SlowDown",
         Transient,
@@ -70,10 +70,9 @@ TABLE: tuple[Row, ...] = (
         " NotAuthorized OptInRequired InvalidSecurity",
         Transient,
     ),
-    _row(
-        "AccountSendingPaused ConfigurationSetSendingPaused ConfigurationSetDoesNotExist MailFromDomainNotVerified",
-        Transient,
-    ),
+    _row("AccountSendingPaused SendingPaused AccountSuspended LimitExceeded", Transient),
+    # What an operator must correct for one sender of e-mails.
+    _row("ConfigurationSetDoesNotExist ConfigurationSetSendingPaused MailFromDomainNotVerified", ApplicationOff),
     # SES also reports a paused account as MessageRejected, with the text "Sending paused for this account. …".
     _row("MessageRejected", Transient, saying="for this account"),  # guard: provider_errors.paused_account
     # "Email address is not verified. The following identities failed the check in region …: …". It names the recipient
@@ -83,9 +82,9 @@ TABLE: tuple[Row, ...] = (
     # Errors that are temporary faults of the provider.
     _row("InternalError InternalFailure ServiceUnavailable RequestTimeout RequestAborted", Transient),
     # Errors that are permanent for the message or its address.
-    _row(_INVALID, Rejected, saying="too long", too_large=True),
+    _row(f"{_INVALID} BadRequest", Rejected, saying="too long", too_large=True),
     _row("RequestEntityTooLarge", Rejected, too_large=True),
-    _row(f"{_INVALID} MessageRejected", Rejected),
+    _row(f"{_INVALID} BadRequest MessageRejected", Rejected),
 )
 
 OTHER = "other"
@@ -113,6 +112,26 @@ def refusal(code: str, text: str) -> ProviderError:
         return Rejected(message, too_large=row.too_large)
     return row.error(message)
 
+
+def ses_refusal(code: str, text: str, *, sender: str) -> ProviderError:
+    """Return the ProviderError for an error of SendEmail of SES.
+
+    Args:
+        code: The name of the exception, or the HTTP status.
+        text: Its message.
+        sender: The address of the sender. An error that names it is our fault.
+    """
+    # What an operator must correct for one sender: its identity, its configuration set, its tenant of SES or their
+    # association. No recipient fails because of it, and other senders go on. Of an association that is missing, SES
+    # says AccessDenied: "Tenant not associated with resources […]". What is not found is the tenant or the
+    # configuration set.
+    is_setting = code.removesuffix("Exception") == "NotFound" or any(each in text for each in _SETTINGS)
+    if is_setting or sender in text:  # guard: provider_errors.association
+        return ApplicationOff(f"{code}: {text}"[:500])
+    return refusal(code, text)
+
+
+_SETTINGS = ("Tenant ", "tenant ", "Configuration set ", "configuration set ")
 
 # The reasons of ConflictException and ValidationException of SendTextMessage that concern the recipient's number or
 # country. The other reasons of a conflict concern our sender, account or settings.

@@ -2,8 +2,8 @@
 
 ProviderError
   Transient        the call is retried (throttled, 5xx, a cut connection, expired credentials)
-    ApplicationOff   a platform application accepts no message until an operator acts: retried later, without a delay
-                     for the recipients of other applications
+    ApplicationOff   a platform application or a sender accepts no message until an operator acts: retried later,
+                     without a delay for the recipients of others
     NotTried         no time remained for the call
   TargetGone       this device or address accepts no message any more
     TargetUnknown    the provider does not know the device's endpoint
@@ -36,7 +36,9 @@ class Transient(ProviderError):
 
 
 class ApplicationOff(Transient):
-    """The endpoint's platform application is disabled or gone; other applications are not affected."""
+    """The endpoint's platform application is disabled or gone, or the settings of a sender are wrong. Others are not
+    affected.
+    """
 
 
 class TargetGone(ProviderError):

@@ -241,7 +241,7 @@ _COMPACT = (
     Cell(name="delivery killed in the middle of mailing", fault=providers.killed_mailing, load=MAIL),
     Cell(
         name="SES throttles",
-        fault=providers.ses_answers(400, "Throttling", "Maximum sending rate exceeded.", times=30),
+        fault=providers.ses_answers(429, "TooManyRequestsException", "Maximum sending rate exceeded.", times=30),
         load=MAIL,
     ),
     Cell(name="SES responds 5xx", fault=providers.ses_answers(500, "InternalFailure", "Failure.", times=30), load=MAIL),

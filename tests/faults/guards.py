@@ -486,6 +486,11 @@ MUTANTS = (
         Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
     ),
     Mutant(
+        guard="provider_errors.association",
+        rule="No recipient fails because the settings of a sender of e-mails are wrong.",
+        change=Never(),
+    ),
+    Mutant(
         "provider_errors.paused_account",
         "While SES has paused the account, no recipient fails.",
         Becomes("Row(codes=GUARDED.codes, error=Rejected)"),

@@ -1,8 +1,8 @@
 """Faults of SNS and SES while a cell's send is under way."""
 
+import json
 import time
 from collections.abc import Sequence
-from urllib.parse import quote_plus
 
 import httpx
 
@@ -116,15 +116,11 @@ def sns_outage(bench: Bench, send: Send) -> None:
 
 
 def _mail(request: Request) -> bool:
-    return b"Action=SendRawEmail" in request.body
+    return request.operation.startswith("POST /v2/email/outbound-emails")
 
 
 def _ses_error(status: int, code: str, message: str) -> Answer:
-    body = (
-        '<ErrorResponse xmlns="http://ses.amazonaws.com/doc/2010-12-01/"><Error><Type>Sender</Type>'
-        f"<Code>{code}</Code><Message>{message}</Message></Error><RequestId>r</RequestId></ErrorResponse>"
-    )
-    return Answer(status=status, body=body.encode(), kind="text/xml")
+    return Answer(status=status, body=json.dumps({"__type": code, "message": message}).encode())
 
 
 def killed_mailing(bench: Bench, send: Send) -> None:
@@ -162,7 +158,7 @@ def ses_rejects(bench: Bench, _: Send) -> None:
     """SES rejects the messages to some addresses permanently: only these recipients fail."""
     users = list(bench.shared[:100])
     rejected = users[10:13]
-    names = [quote_plus(address(user_id)).encode() for user_id in rejected]
+    names = [json.dumps(address(user_id)).encode() for user_id in rejected]
     error = _ses_error(400, "MessageRejected", "Email address is not allowed.")
 
     def concerned(request: Request) -> bool:

@@ -247,7 +247,8 @@ def _provider(
         sender = environment.sender_address
         found.append(
             iam.PolicyStatement(
-                actions=["ses:SendRawEmail"],
+                # SES checks SendRawEmail, too, for a raw message in SendEmail.
+                actions=["ses:SendEmail", "ses:SendRawEmail"],
                 resources=[
                     stack.format_arn(service="ses", resource=kind, resource_name=name)
                     for kind, name in (

@@ -67,7 +67,7 @@ class Servers:
             environment = {
                 **function_environment(config),
                 "AWS_ENDPOINT_URL_SNS": sns.url,
-                "AWS_ENDPOINT_URL_SES": sns.url,
+                "AWS_ENDPOINT_URL_SESV2": sns.url,
                 "SMALL_SENDS_BURST": str(10**9),
             }
             chosen = range(_FIRST_USER, _FIRST_USER + users)

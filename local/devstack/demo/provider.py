@@ -1,4 +1,4 @@
-"""Reads what the providers accepted: pushes and e-mails from LocalStack, SMS from its stand-in."""
+"""Reads what the providers accepted: pushes from LocalStack, e-mails and SMS from the stand-in."""
 
 import email
 import email.policy
@@ -41,11 +41,11 @@ class Foreign:
     text: str  # The message as it was accepted.
 
 
-def calls(aws_url: str) -> list[Call]:
+def calls(aws_url: str, mail_url: str) -> list[Call]:
     """Return all pushes and e-mails that the provider has accepted since its start. Raises httpx.HTTPError or
     ProviderError.
     """
-    return [*pushes(aws_url), *_own(_mails(_accepted_emails(aws_url)))]
+    return [*pushes(aws_url), *_own(emails(mail_url))]
 
 
 def pushes(aws_url: str) -> list[Call]:
@@ -59,9 +59,9 @@ def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call | Foreign]:
     return list(_pushes(answer["platform_endpoint_messages"]))
 
 
-def emails(aws_url: str) -> list[Call | Foreign]:
+def emails(mail_url: str) -> list[Call | Foreign]:
     """Return all e-mails that the provider has accepted since its start. Raises httpx.HTTPError."""
-    return list(_mails(_accepted_emails(aws_url)))
+    return list(_mails(_page(mail_url, "/_control/emails", timeout_s=60)))
 
 
 def texts(sms_url: str) -> list[Call]:
@@ -79,11 +79,6 @@ def _own(messages: Iterable[Call | Foreign]) -> list[Call]:
             raise ProviderError(f"the {message.channel} to {message.target} is not masscomm's: {message.text}")
         found.append(message)
     return found
-
-
-def _accepted_emails(aws_url: str) -> list[dict[str, Any]]:
-    accepted: list[dict[str, Any]] = _page(aws_url, "/_aws/ses", timeout_s=60)["messages"]
-    return accepted
 
 
 def _page(aws_url: str, path: str, *, timeout_s: float, **parameters: str) -> Any:
@@ -116,11 +111,7 @@ def _payload(message: Any) -> Any:
 
 def _mails(messages: list[dict[str, Any]]) -> Iterator[Call | Foreign]:
     for message in messages:
-        raw = message.get("RawData")
-        if raw is None:  # The e-mail was sent by SendEmail, and not by SendRawEmail.
-            receivers = message.get("Destination", {}).get("ToAddresses") or [""]
-            yield Foreign("email", str(receivers[0]), json.dumps(message, ensure_ascii=False))
-            continue
+        raw = message["RawData"]
         parsed = email.message_from_string(raw, policy=email.policy.default)
         # The message id has the form <notification_id@the sender's domain>.
         notification_id, at, _ = str(parsed["Message-ID"]).lstrip("<").partition("@")

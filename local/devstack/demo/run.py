@@ -709,7 +709,7 @@ class Demo:
             for user_id, channel in sent.expected.fates
         }
         found: dict[str, Counter[tuple[str, str]]] = {sent.send_id: Counter() for sent in self.sends}
-        for call in provider.calls(self.stack.config.aws_url):
+        for call in provider.calls(self.stack.config.aws_url, self.stack.config.sms_url):
             if call.notification_id in of_send:
                 found[of_send[call.notification_id]][call.notification_id, call.target] += 1
         return found

@@ -16,7 +16,7 @@ from botocore.config import Config
 from local.devstack.config import GENERATION, ROOT, StackConfig
 from local.devstack.deployed.mappings import Pollers
 from local.devstack.provision import provisioning
-from local.devstack.service import base_environment, function_environment, local_client
+from local.devstack.service import base_environment, local_client
 from local.devstack.services import all_services
 from local.devstack.services.localstack import deployable_service
 from local.devstack.stack import Stack
@@ -28,8 +28,8 @@ from masscomm.stores.api_keys.port import ApiKey, digest_of, new_key
 CDK = ROOT / "infra" / "cdk"
 ENVIRONMENT = "local"
 PREFIX = f"masscomm-{ENVIRONMENT}"
-# The servers that run in addition to LocalStack, in place of AWS' MSK, MSK Connect, OpenSearch, RDS and Fargate.
-SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect")
+# The servers that run in addition to LocalStack, in place of AWS' MSK, MSK Connect, OpenSearch, RDS, Fargate and SES.
+SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect", "sms")
 # The provisioning tasks of the local stack that are omitted, because the deployment or `infra.provision` does their
 # work.
 MADE = ("aws", "endpoints", "schemas", "indices", "tables")
@@ -94,8 +94,8 @@ class Cloud:
     # --- steps of an operator ---
 
     def prepare(self) -> None:
-        """Create what the first deployment requires (docs/deploying.md): SNS applications, and the identity of the
-        e-mail sender.
+        """Create what the first deployment requires (docs/deploying.md): SNS applications. Each sender of e-mails is
+        verified at the stand-in for SES.
         """
         sns = self.client("sns")
         for kind in ("GCM", "APNS"):
@@ -104,7 +104,6 @@ class Cloud:
                 Platform=kind,
                 Attributes={"PlatformCredential": "local", "PlatformPrincipal": "local"},
             )
-        self.client("ses").verify_email_identity(EmailAddress=function_environment(self.config)["SES_SENDER"])
 
     def let_in(self, *clubs: str) -> list[str]:
         """Create an API key with every scope for each customer.

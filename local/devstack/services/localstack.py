@@ -1,4 +1,4 @@
-"""LocalStack without Docker: SNS, SES, SQS, S3, KMS, EventBridge, STS, and DynamoDB with our own DynamoDBLocal.
+"""LocalStack without Docker: SNS, SQS, S3, KMS, EventBridge, STS, and DynamoDB with our own DynamoDBLocal.
 
 For a trial deployment, it also runs the services that CloudFormation uses, and plug-ins that run the functions.
 """
@@ -15,14 +15,14 @@ from local.devstack.config import ROOT, StackConfig
 from local.devstack.service import RunOnce, Service, java, json_at
 from local.devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV, SERVICE_CATALOG
 from local.emulators.local import LOOPBACK
-from local.emulators.localstack_plugins import ENTRY_POINTS
+from local.emulators.localstack_plugins import ENTRY_POINTS, MAIL_VARIABLE
 
-SERVICES = ("sns", "ses", "sqs", "s3", "kms", "dynamodb", "events", "sts")
+SERVICES = ("sns", "sqs", "s3", "kms", "dynamodb", "events", "sts")
 # The AWS services that only a deployment needs.
 DEPLOYED = (
     *SERVICES,
     *("apigateway", "cloudformation", "cloudwatch", "ec2", "iam", "lambda", "logs"),
-    *("secretsmanager", "ssm"),
+    *("secretsmanager", "ses", "ssm"),
 )
 
 # This script replaces the `java` of LocalStack's Java package, which LocalStack would download to start DynamoDBLocal.
@@ -62,6 +62,7 @@ def deployable_service(config: StackConfig, *, runtime: Path) -> Service:
             # LocalStack unzips the function packages in this folder.
             "TMPDIR": str(config.data("localstack") / "tmp"),
             "MASSCOMM_LAMBDA_RUNTIME": str(runtime),
+            MAIL_VARIABLE: config.sms_url,
             "LAMBDA_RUNTIME_EXECUTOR": "processes",
             "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",
             "LAMBDA_KEEPALIVE_MS": "600000",

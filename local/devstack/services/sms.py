@@ -1,4 +1,4 @@
-"""The provider of SMS, in place of AWS End User Messaging, which LocalStack does not have."""
+"""The provider of SMS and e-mail, in place of AWS End User Messaging and SES v2, which LocalStack does not have."""
 
 import sys
 
@@ -7,8 +7,8 @@ from local.devstack.service import Service, listens
 
 
 def service(config: StackConfig) -> Service:
-    """Return the specification of the stand-in, at which every sender exists. Its messages are in memory, and those of
-    an earlier start are gone.
+    """Return the specification of the stand-in, at which every sender of SMS and e-mail exists. Its messages are in
+    memory, and those of an earlier start are gone.
     """
     return Service(
         name="sms",

@@ -6,6 +6,8 @@ to a folder on LocalStack's path, so that the plug-ins need not be installed. Th
 environment; of our packages they import only the function host.
 """
 
+# The variable of LocalStack's process with the address to which functions send e-mails.
+MAIL_VARIABLE = "MASSCOMM_MAIL_URL"
 ENTRY_POINTS = """\
 [localstack.lambda.runtime_executor]
 processes = local.emulators.localstack_plugins.executor:ProcessExecutorPlugin

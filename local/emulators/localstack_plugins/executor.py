@@ -20,6 +20,7 @@ from localstack.services.lambda_.invocation.runtime_executor import RuntimeExecu
 
 from local.emulators.lambda_host.environment import ExecutionEnvironment, InitFailedError
 from local.emulators.lambda_host.spec import FunctionSpec
+from local.emulators.localstack_plugins import MAIL_VARIABLE
 
 LOOPBACK = "127.0.0.1"
 INIT_TIMEOUT_S = 60.0
@@ -116,6 +117,8 @@ class ProcessExecutor(RuntimeExecutor):
             memory_mb=config.memory_size,
             environment={
                 **self._variables,
+                # LocalStack does not have version 2 of SES.
+                "AWS_ENDPOINT_URL_SESV2": os.environ[MAIL_VARIABLE],
                 "PYTHONPATH": os.pathsep.join((str(root), os.environ["MASSCOMM_LAMBDA_RUNTIME"])),
                 "PYTHONNOUSERSITE": "1",
             },

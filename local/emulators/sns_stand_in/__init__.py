@@ -2,9 +2,10 @@
 responds by rules that tests set.
 
 LocalStack accepts about 400 publishes a second. This server accepts thousands, so that a benchmark measures the client
-and not the server. It has the Query APIs of SNS (Publish, platform applications and endpoints) and SES (SendRawEmail,
-VerifyEmailIdentity) and the JSON API of AWS End User Messaging SMS (SendTextMessage), and passes
-tests/support/contracts/provider.py. It runs in a process of its own:
+and not the server. It has the Query APIs of SNS (Publish, platform applications and endpoints) and of SES, version 1
+(SendRawEmail), version 2 of the API of SES (SendEmail, identities, tenants), which LocalStack lacks, and the JSON API
+of AWS End User Messaging SMS (SendTextMessage). It passes tests/support/contracts/provider.py, and runs in a process of
+its own:
 
     with SnsStandIn.start() as sns:                            # on a free port; log=PATH keeps every accepted publish
         boto3.client("sns", endpoint_url=sns.url)              # or AWS_ENDPOINT_URL_SNS in a function's environment

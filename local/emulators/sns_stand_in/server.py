@@ -1,5 +1,5 @@
-"""The HTTP server of the SNS stand-in: the Query APIs of SNS and SES and the JSON API of SMS at /, and its control
-interface under /_control.
+"""The HTTP server of the SNS stand-in: the Query APIs of SNS and SES and the JSON API of SMS at /, version 2 of the API
+of SES under /v2/email, and its control interface under /_control.
 
 It supports only the parts of HTTP/1.1 that the SDKs need (keep-alive, Content-Length), so that a publish costs tens of
 microseconds.
@@ -26,6 +26,7 @@ from local.emulators.sns_stand_in import emails, text_messages
 from local.emulators.sns_stand_in.endpoints import Endpoints, Refused
 from local.emulators.sns_stand_in.payloads import check_publish
 from local.emulators.sns_stand_in.script import HOLD, REFUSALS, RESET_AFTER, RESET_BEFORE, SLOW, Refusal, Rule, Script
+from local.emulators.sns_stand_in.shapes import Invalid
 
 NAMESPACE = "http://sns.amazonaws.com/doc/2010-03-31/"
 CONTROL = "/_control/"
@@ -103,11 +104,34 @@ class Service:
                 if by_email and refusal.code == emails.THROTTLED.code:
                     refusal = emails.THROTTLED
                 raise Refused(refusal)  # noqa: TRY301 - counted with the others
-            target, notification_id = self.senders.check(parameters) if by_email else self._check(parameters)
+            mail = self.senders.check(parameters) if by_email else None
+            target, notification_id = (mail.recipient, mail.notification_id) if mail else self._check(parameters)
         except Refused as refused:
             self.refused[refused.refusal.code] += 1
             raise
-        return f"<MessageId>{self._accept(target, notification_id, rule)}</MessageId>"
+        message_id = self._accept(target, notification_id, rule)
+        if mail is not None:
+            self.senders.accepted.append(mail.shown)
+        return f"<MessageId>{message_id}</MessageId>"
+
+    def send_email(self, body: bytes, rule: Rule | None) -> bytes:
+        """Accept an e-mail; return the response. Raises Refused, Invalid, or ConnectionAbortedError."""
+        try:
+            if rule is not None and rule.code in REFUSALS:
+                refusal = REFUSALS[rule.code]
+                if refusal.code == emails.THROTTLED.code:
+                    refusal = emails.THROTTLED
+                raise Refused(refusal)  # noqa: TRY301 - counted with the others
+            mail = self.senders.checked(body)
+        except Refused as refused:
+            self.refused[refused.refusal.code] += 1
+            raise
+        except Invalid:
+            self.refused["BadRequestException"] += 1
+            raise
+        message_id = self._accept(mail.recipient, mail.notification_id, rule)
+        self.senders.accepted.append(mail.shown)
+        return json.dumps({"MessageId": message_id}).encode()
 
     def send_text(self, operation: str, body: bytes, rule: Rule | None) -> bytes:
         """Accept an SMS; return the response. Raises Refused, Invalid, or ConnectionAbortedError."""
@@ -118,7 +142,7 @@ class Service:
         except Refused as refused:
             self.refused[refused.refusal.code] += 1
             raise
-        except text_messages.Invalid:
+        except Invalid:
             self.refused["ValidationException"] += 1
             raise
         context = request.get("Context", {})
@@ -240,6 +264,8 @@ class Connection(asyncio.Protocol):
             method, path, _ = line.split(" ", 2)
             if path.startswith(CONTROL):
                 self._write(*control(self._service, method, path.removeprefix(CONTROL), body))
+            elif path.startswith(emails.PATH):
+                self._call_ses(method, path.removeprefix(emails.PATH), body)
             elif operation is not None:
                 self._send_text(operation[1].decode(), body)
             else:
@@ -262,6 +288,24 @@ class Connection(asyncio.Protocol):
         else:
             self._respond(rule, _success(action, result))
 
+    def _call_ses(self, method: str, path: str, body: bytes) -> None:
+        service, rule = self._service, None
+        try:
+            if path == emails.SEND:
+                service.calls += 1
+                found = re.search(rb'"ToAddresses":\s*\["([^"]*)"', body)
+                rule = service.script.answer(found[1].decode() if found else "", time.monotonic())
+                answer = service.send_email(body, rule)
+            else:
+                answer = json.dumps(service.senders.act(method, path, body)).encode()
+        except ConnectionAbortedError:
+            self._abort()
+        except (Refused, Invalid) as error:
+            status, name, text = emails.error_of(error)
+            self._write(status, "application/json", text, f"x-amzn-ErrorType: {name}\r\n")
+        else:
+            self._respond(rule, answer, "application/json")
+
     def _send_text(self, operation: str, body: bytes) -> None:
         service = self._service
         service.calls += 1
@@ -273,12 +317,12 @@ class Connection(asyncio.Protocol):
             self._abort()
         except Refused as refused:
             self._error(refused.refusal)
-        except text_messages.Invalid as invalid:
+        except Invalid as invalid:
             self._error(invalid)
         else:
             self._respond(rule, answer, "application/x-amz-json-1.0")
 
-    def _error(self, refusal: Refusal | text_messages.Invalid) -> None:
+    def _error(self, refusal: Refusal | Invalid) -> None:
         status, body = text_messages.error_of(refusal)
         self._write(status, "application/x-amz-json-1.0", body)
 
@@ -296,12 +340,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _write(self, status: int, kind: str, body: bytes) -> None:
+    def _write(self, status: int, kind: str, body: bytes, headers: str = "") -> None:
         if self._transport is None or self._transport.is_closing():
             return  # The client has disconnected.
         head = (
             f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\n"
-            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{headers}Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self._transport.write(head.encode() + body)
 
@@ -339,6 +383,8 @@ def control(service: Service, method: str, path: str, body: bytes) -> tuple[int,
                 options = dict(parse_qsl(query))
                 since = int(options.get("since", 0))
                 answer = service.received[since : since + int(options["most"]) if "most" in options else None]
+            case "GET", "emails":
+                answer = list(service.senders.accepted)
             case "GET", "texts":
                 answer = service.texts.accepted
             case "GET", "events":

@@ -5,31 +5,21 @@ A request is checked against the service's model in botocore. Source: AWS End Us
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
 from local.emulators.sns_stand_in.endpoints import Refused
 from local.emulators.sns_stand_in.script import Refusal
+from local.emulators.sns_stand_in.shapes import Invalid, check_shape
 
 TARGET = "PinpointSMSVoiceV2."
 # An error of the rules (script.py) → the name of the exception here.
 _NAMES = {"Throttling": "ThrottlingException", "InternalError": "InternalServerException"}
 # The reasons of a conflict that rules can name as their code.
 CONFLICTS = ("DESTINATION_PHONE_NUMBER_OPTED_OUT", "DESTINATION_COUNTRY_BLOCKED_BY_PROTECT_CONFIGURATION")
-
-
-class Invalid(Exception):
-    """A field of a request is not valid."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name}: {problem}")
-        self.name = name
-        self.problem = problem
 
 
 @dataclass
@@ -86,7 +76,7 @@ class TextMessages:
             request = json.loads(body)
         except ValueError as error:
             raise Refused(Refusal(400, "SerializationException", "")) from error
-        check_shape(request)
+        check_shape("pinpoint-sms-voice-v2", "SendTextMessageRequest", request)
         if not self.any and request["OriginationIdentity"] not in self.identities:
             raise Refused(Refusal(400, "ResourceNotFoundException", "The requested resource does not exist"))
         return dict(request)
@@ -94,51 +84,6 @@ class TextMessages:
 
 def _notification(message: str, at: str) -> dict[str, Any]:
     return {"Type": "Notification", "MessageId": str(uuid4()), "Message": message, "Timestamp": at}
-
-
-def check_shape(request: Any, name: str = "SendTextMessageRequest") -> None:
-    """Check a request against the model. Raises Invalid."""
-    _check("", request, _model().shape_for(name))
-
-
-@cache
-def _model() -> Any:
-    import botocore.session
-
-    return botocore.session.get_session().get_service_model("pinpoint-sms-voice-v2")
-
-
-def _check(where: str, value: Any, shape: Any) -> None:
-    kinds: dict[str, Any] = {
-        "structure": dict,
-        "map": dict,
-        "list": list,
-        "string": str,
-        "integer": int,
-        "boolean": bool,
-    }
-    if not isinstance(value, kinds[shape.type_name]) or (shape.type_name == "integer" and isinstance(value, bool)):
-        raise Invalid(where, f"no {shape.type_name}")
-    if shape.type_name == "structure":
-        if unknown := value.keys() - shape.members.keys():
-            raise Invalid(min(unknown), "unknown")
-        if missing := set(shape.required_members) - value.keys():
-            raise Invalid(min(missing), "missing")
-        for name, each in value.items():
-            _check(name, each, shape.members[name])
-        return
-    if shape.type_name == "map":
-        for key, each in value.items():
-            _check(where, key, shape.key)
-            _check(where, each, shape.value)
-    size = value if shape.type_name == "integer" else len(value) if hasattr(value, "__len__") else 0
-    least, most = shape.metadata.get("min"), shape.metadata.get("max")
-    if (least is not None and size < least) or (most is not None and size > most):
-        raise Invalid(where, f"not between {least} and {most}")
-    if shape.type_name == "string":
-        pattern, allowed = shape.metadata.get("pattern"), getattr(shape, "enum", [])
-        if (pattern and not re.fullmatch(pattern, value)) or (allowed and value not in allowed):
-            raise Invalid(where, "another form")
 
 
 def error_of(refusal: Refusal | Invalid) -> tuple[int, bytes]:

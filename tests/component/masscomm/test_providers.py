@@ -3,11 +3,10 @@ from uuid import uuid4
 import pytest
 
 from local.devstack.config import StackConfig
-from masscomm.channels.provider import EmailProvider
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.domain.provider_errors import Transient
-from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, publish, send
+from tests.support.contracts.provider import PushContract, PushTargets, publish, send
 from tests.support.servers.localstack_client import localstack_client
 
 
@@ -36,19 +35,6 @@ class TestSnsPush(PushContract):
         sns.set_endpoint_attributes(EndpointArn=disabled, Attributes={"Enabled": "false"})
         sns.delete_endpoint(EndpointArn=absent)
         return PushTargets(SnsPush(), endpoint(), disabled, absent)
-
-
-@pytest.mark.usefixtures("aws")
-class TestSesEmail(EmailContract):
-    @pytest.fixture
-    def provider(self, localstack: StackConfig, aws: None) -> EmailProvider:
-        localstack_client(localstack.aws_url, "ses").verify_email_identity(EmailAddress="no-reply@masscomm.example")
-        return SesEmail(sender="no-reply@masscomm.example")
-
-    def test_unverified_sender_is_transient(self, aws: None) -> None:
-        sender = f"{uuid4()}@unverified.example"
-        with pytest.raises(Transient, match="MessageRejected"):
-            send(SesEmail(sender=sender), recipient="ada@example.com", message=b"Subject: x\r\n\r\nx")
 
 
 def test_unreachable_provider_is_transient(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ import httpx
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from mypy_boto3_ses import SESClient
 from mypy_boto3_sns import SNSClient
 
 from functions.device_registrar.endpoints import SnsEndpoints
@@ -24,7 +23,7 @@ from local.devstack.service import AWS_CREDENTIALS
 from local.devstack.sns_process import SnsStandIn
 from local.emulators.lambda_host.invocation import InvocationResult
 from local.emulators.sms_events import SmsEvents
-from local.emulators.sns_stand_in import Rule, endpoint_arn
+from local.emulators.sns_stand_in import Rule, emails, endpoint_arn
 from local.emulators.sns_stand_in.server import form_fields
 from masscomm.aws.signature import Credentials
 from masscomm.channels.aws_sms import AwsSms
@@ -130,23 +129,24 @@ SENDER = "no-reply@masscomm.example"
 
 
 @pytest.fixture
-def mail(sns: SnsStandIn) -> SESClient:
-    made = boto3.client(
-        "ses",
+def mail(sns: SnsStandIn) -> Any:
+    session: Any = boto3.session.Session()
+    made = session.client(
+        "sesv2",
         region_name="us-east-1",
         endpoint_url=sns.url,
         aws_access_key_id="test",
         aws_secret_access_key="test",
         config=Config(retries={"total_max_attempts": 1}, read_timeout=5),
     )
-    made.verify_email_identity(EmailAddress=SENDER)
+    made.create_email_identity(EmailIdentity=SENDER)
     return made
 
 
 class TestEmail(EmailContract):
     @pytest.fixture
-    def provider(self, sns: SnsStandIn, mail: SESClient, monkeypatch: pytest.MonkeyPatch) -> EmailProvider:
-        for name, value in {**AWS_CREDENTIALS, "AWS_ENDPOINT_URL_SES": sns.url}.items():
+    def provider(self, sns: SnsStandIn, mail: Any, monkeypatch: pytest.MonkeyPatch) -> EmailProvider:
+        for name, value in {**AWS_CREDENTIALS, "AWS_ENDPOINT_URL_SESV2": sns.url}.items():
             monkeypatch.setenv(name, value)
         return SesEmail(sender=f"masscomm <{SENDER}>")
 
@@ -154,17 +154,17 @@ class TestEmail(EmailContract):
 class Boto3Email:
     """The provider's interface over boto3, for which the stand-in must respond as for our own client."""
 
-    def __init__(self, client: SESClient) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
 
     async def send(self, *, recipient: str, message: bytes) -> str:
-        answer = self._client.send_raw_email(Source=SENDER, Destinations=[recipient], RawMessage={"Data": message})
-        return answer["MessageId"]
+        answer = self._client.send_email(Destination={"ToAddresses": [recipient]}, Content={"Raw": {"Data": message}})
+        return str(answer["MessageId"])
 
 
 class TestEmailByBoto3(EmailContract):
     @pytest.fixture
-    def provider(self, mail: SESClient) -> EmailProvider:
+    def provider(self, mail: Any) -> EmailProvider:
         return Boto3Email(mail)
 
 
@@ -179,7 +179,7 @@ def raw_email(notification_id: str = "n") -> bytes:
     )
 
 
-def test_email_is_known_by_its_notification(sns: SnsStandIn, mail: SESClient) -> None:
+def test_email_is_known_by_its_notification(sns: SnsStandIn, mail: Any) -> None:
     message_id = send(Boto3Email(mail), recipient="ada@example.com", message=raw_email("some-id"))
     last = sns.received()[-1]
     assert (last.endpoint, last.message_id, last.notification_id) == ("ada@example.com", message_id, "some-id")
@@ -188,22 +188,39 @@ def test_email_is_known_by_its_notification(sns: SnsStandIn, mail: SESClient) ->
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"Source": "other@unverified.example"}, "MessageRejected"),
-        ({"Destinations": ["nobody"]}, "InvalidParameterValue"),
-        ({"Destinations": ["ada@exämple.com"]}, "InvalidParameterValue"),
-        ({"Destinations": [f"{number}@example.com" for number in range(51)]}, "MessageRejected"),
-        ({"RawMessage": {"Data": b""}}, "InvalidParameterValue"),
+        ({"FromEmailAddress": "other@unverified.example"}, "MessageRejected"),
+        ({"Destination": {"ToAddresses": ["nobody"]}}, "BadRequestException"),
+        ({"Destination": {"ToAddresses": ["ada@exämple.com"]}}, "BadRequestException"),
+        ({"Destination": {"ToAddresses": [f"{each}@example.com" for each in range(51)]}}, "MessageRejected"),
+        ({"Content": {"Raw": {"Data": b""}}}, "BadRequestException"),
+        ({"TenantName": "unknown"}, "NotFoundException"),
     ],
 )
-def test_invalid_email_is_refused_as_by_ses(
-    sns: SnsStandIn, mail: SESClient, changes: dict[str, Any], code: str
-) -> None:
+def test_invalid_email_is_refused_as_by_ses(sns: SnsStandIn, mail: Any, changes: dict[str, Any], code: str) -> None:
     before = len(sns.received())
-    request = {"Source": SENDER, "Destinations": ["ada@example.com"], "RawMessage": {"Data": raw_email()}} | changes
+    request = {"Destination": {"ToAddresses": ["ada@example.com"]}, "Content": {"Raw": {"Data": raw_email()}}} | changes
     with pytest.raises(ClientError) as refused:
-        mail.send_raw_email(**request)
+        mail.send_email(**request)
     assert refused.value.response["Error"]["Code"] == code
     assert len(sns.received()) == before
+
+
+def test_tenant_needs_its_identity_and_configuration_set(mail: Any) -> None:
+    mail.create_tenant(TenantName="club")
+    request: Any = {"Destination": {"ToAddresses": ["ada@example.com"]}, "Content": {"Raw": {"Data": raw_email()}}}
+    request |= {"TenantName": "club", "ConfigurationSetName": "set"}
+    for arn in (emails.identity_arn(SENDER), emails.configuration_set_arn("set")):
+        with pytest.raises(ClientError, match=r"Tenant not associated with resources \[.*" + arn):
+            mail.send_email(**request)
+        mail.create_tenant_resource_association(TenantName="club", ResourceArn=arn)
+    assert mail.send_email(**request)["MessageId"]
+    arn = mail.get_tenant(TenantName="club")["Tenant"]["TenantArn"]
+    mail.update_reputation_entity_customer_managed_status(
+        ReputationEntityType="RESOURCE", ReputationEntityReference=arn, SendingStatus="DISABLED"
+    )
+    assert mail.get_tenant(TenantName="club")["Tenant"]["SendingStatus"] == "DISABLED"
+    with pytest.raises(ClientError, match="SendingPausedException"):
+        mail.send_email(**request)
 
 
 @pytest.mark.usefixtures("mail")

@@ -53,16 +53,14 @@ def _alone(provider: object, call: Coroutine[Any, Any, str]) -> str:
 
 
 class SesAsBoto3:
-    """SesEmail with the method of boto3's SES client."""
+    """SesEmail with the method of boto3's client of SES, version 2."""
 
     def __init__(self, _limits: Limits) -> None: ...
 
-    def send_raw_email(
-        self, *, Source: str, Destinations: list[str], RawMessage: Any, ConfigurationSetName: str | None = None
-    ) -> Any:
-        (recipient,) = Destinations
-        provider = SesEmail(sender=Source, configuration_set=ConfigurationSetName)
-        return {"MessageId": send(provider, recipient=recipient, message=RawMessage["Data"])}
+    def send_email(self, *, Destination: Any, Content: Any, ConfigurationSetName: str | None = None) -> Any:
+        (recipient,) = Destination["ToAddresses"]
+        provider = SesEmail(sender="a@example.com", configuration_set=ConfigurationSetName)
+        return {"MessageId": send(provider, recipient=recipient, message=Content["Raw"]["Data"])}
 
 
 def message() -> str:

@@ -254,7 +254,7 @@ class Bench:
         """Return all messages that the providers have accepted since they were started."""
         found = Counter((each.notification_id, each.endpoint) for each in self.stack.sns.received())
         if any(sent.channel == "email" for sent in self.sends):
-            mails = provider.calls(self.stack.config.aws_url)
+            mails = provider.calls(self.stack.config.aws_url, self.stack.config.sms_url)
             found.update((each.notification_id, each.target) for each in mails if each.channel == "email")
         return found
 

@@ -93,7 +93,7 @@ class FaultStack:
             self.registry = HttpProxy(loop, ports.registry)
             self.opensearch = HttpProxy(loop, ports.opensearch)
             self.dynamodb = HttpProxy(loop, ports.dynamodb)
-            self.mail = HttpProxy(loop, ports.localstack)
+            self.mail = HttpProxy(loop, ports.sms)
             self.queue = HttpProxy(loop, ports.localstack)
             self.metrics = TcpProxy(loop, ports.postgres)
             log = self.config.log("sns")
@@ -132,7 +132,9 @@ class FaultStack:
         return {
             **environment,
             "AWS_ENDPOINT_URL_SNS": self.sns.url,
+            # Version 0.1.0 sends e-mails by version 1 of the API.
             "AWS_ENDPOINT_URL_SES": f"http://{LOOPBACK}:{self.mail.port}",
+            "AWS_ENDPOINT_URL_SESV2": f"http://{LOOPBACK}:{self.mail.port}",
             "AWS_ENDPOINT_URL_SQS": f"http://{LOOPBACK}:{self.queue.port}",
             "BACK_OFF_FIRST_S": str(FIRST_BACK_OFF_S),
             "DELIVERY_PATIENCE_S": str(OUTAGE_TIMEOUT_S),

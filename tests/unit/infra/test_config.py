@@ -71,6 +71,7 @@ def test_permission_names_the_address_of_a_named_sender() -> None:
         for each in _provider(PROFILES["delivery"], Stack(App(), "stack"), environment, ["arn"])
         if "ses:SendRawEmail" in each.actions
     ]
+    assert set(statement["Action"]) == {"ses:SendEmail", "ses:SendRawEmail"}, "of a raw message, SES checks both"
     assert statement["Condition"] == {"StringEquals": {"ses:FromAddress": "no-reply@club.example"}}
     assert {str(each).rpartition("identity/")[2] for each in statement["Resource"]} >= {"club.example"}
 

@@ -25,7 +25,7 @@ from tests.support.contracts.provider import SesAsBoto3
 from tests.support.servers.answering_server import AnsweringServer, answering
 from tests.support.servers.http_server import Asked
 
-OURS: dict[str, Any] = {"dynamodb": DynamoDb, "ses": SesAsBoto3, "sns": SnsEndpointCalls}
+OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sesv2": SesAsBoto3, "sns": SnsEndpointCalls}
 ONCE = Limits(connect_s=1, read_s=2)
 
 
@@ -99,14 +99,13 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
     ("dynamodb", lambda client: client.delete_item(TableName="t", Key=KEY), b"{}"),
     ("dynamodb", lambda client: client.query(TableName="t", KeyConditionExpression="a = b"), b'{"Items": []}'),
     (
-        "ses",
-        lambda client: client.send_raw_email(
-            Source="a@example.com",
-            Destinations=["b@example.com"],
-            RawMessage={"Data": b"Subject: x\r\n\r\n\xff"},
+        "sesv2",
+        lambda client: client.send_email(
+            Destination={"ToAddresses": ["b@example.com"]},
+            Content={"Raw": {"Data": b"Subject: x\r\n\r\n\xff"}},
             ConfigurationSetName="set",
         ),
-        b"<R><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>",
+        b'{"MessageId": "m"}',
     ),
     (
         "sns",
@@ -268,12 +267,11 @@ def _none() -> Any:
 
 @pytest.mark.parametrize("text", ["x", "a+b c&d=e%/~*'()!;:@", "\n\t\0", "ä€𝄞", '{"a": "\\u00e4"}'])
 def test_any_text_and_bytes_arrive_as_botocore_sends_them(server: AnsweringServer, text: str) -> None:
-    server.answers = [(200, b"<R><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>")]
-    for client in (_theirs("ses"), SesAsBoto3(ONCE)):
-        client.send_raw_email(
-            Source="a@example.com",
-            Destinations=["b@example.com"],
-            RawMessage={"Data": text.encode()},
+    server.answers = [(200, b'{"MessageId": "m"}')]
+    for client in (_theirs("sesv2"), SesAsBoto3(ONCE)):
+        client.send_email(
+            Destination={"ToAddresses": ["b@example.com"]},
+            Content={"Raw": {"Data": text.encode()}},
             ConfigurationSetName=text,
         )
     assert server.asked[0] == server.asked[1]

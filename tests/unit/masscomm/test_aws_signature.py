@@ -156,9 +156,10 @@ def test_signing_key_depends_on_day_region_service_and_secret() -> None:
 # --- on the wire ------------------------------------------------------------------------------------------------------
 
 KEY = {"id": {"S": "ä +/"}}
-XML = b"<R><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>"
-RAW = {"Source": "a@b.example", "Destinations": ["c@d.example"], "RawMessage": {"Data": b"\xff"}}
-OURS: dict[str, Any] = {"dynamodb": DynamoDb, "ses": SesAsBoto3}
+XML = b"<R><PublishResult><MessageId>m</MessageId></PublishResult></R>"
+JSON = b'{"Items": [], "MessageId": "m"}'
+RAW = {"Destination": {"ToAddresses": ["c@d.example"]}, "Content": {"Raw": {"Data": b"\xff"}}}
+OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sesv2": SesAsBoto3}
 # Every action of our own clients.
 ACTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "PutItem": ("dynamodb", lambda client: client.put_item(TableName="t", Item=KEY)),
@@ -171,7 +172,7 @@ ACTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     ),
     "Query": ("dynamodb", lambda client: client.query(TableName="t", KeyConditionExpression="a = b")),
     "Scan": ("dynamodb", lambda client: list(client.get_paginator("scan").paginate(TableName="t"))),
-    "SendRawEmail": ("ses", lambda client: client.send_raw_email(**RAW)),
+    "SendEmail": ("sesv2", lambda client: client.send_email(**RAW)),
 }
 
 
@@ -213,7 +214,7 @@ def _check_received(server: AnsweringServer, service: str, token: str | None) ->
         at = datetime.strptime(headers.pop("x-amz-date"), "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         assert headers.pop("x-amz-security-token", None) == token
         credentials = Credentials("AKIDEXAMPLE", "secret", token)
-        scope = Scope(service=service, region="eu-central-1", at=at)
+        scope = Scope(service="ses" if service == "sesv2" else service, region="eu-central-1", at=at)
         _, theirs = _signed_by_botocore(command, server.url + path, headers, body, credentials, scope)
         assert theirs.headers["Authorization"] == authorization
 
@@ -223,7 +224,7 @@ def _check_received(server: AnsweringServer, service: str, token: str | None) ->
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_header_that_is_received_is_signed(server: AnsweringServer, action: str) -> None:
     service, call = ACTIONS[action]
-    server.answers = [(200, b'{"Items": []}' if service == "dynamodb" else XML)]
+    server.answers = [(200, JSON)]
     call(OURS[service](ONCE))
     assert len(server.asked) == 1
     _check_received(server, service, RoleCredentials()().token)
@@ -233,7 +234,7 @@ def test_every_header_that_is_received_is_signed(server: AnsweringServer, action
 def test_at_least_the_headers_that_boto3_signs_are_signed(server: AnsweringServer, action: str) -> None:
     """The SDK's own headers, amz-sdk-*, are excepted."""
     service, call = ACTIONS[action]
-    server.answers = [(200, b'{"Items": []}' if service == "dynamodb" else XML)]
+    server.answers = [(200, JSON)]
     session: Any = boto3.session.Session()
     call(session.client(service, config=Config(retries={"total_max_attempts": 1})))
     call(OURS[service](ONCE))

@@ -1,6 +1,7 @@
 """Errors of SNS and SES, classified by delivery's reaction, through the adapters."""
 
 import asyncio
+import json
 import re
 import socket
 import threading
@@ -65,21 +66,31 @@ SNS = [
     ("AuthorizationError", "User is not authorized to perform SNS:Publish", 403, Transient, ""),
     ("ANewCode", "whatever", 400, Transient, ""),
 ]
+NOT_ASSOCIATED = "Tenant not associated with resources [arn:aws:ses:eu-central-1:1:identity/club.example]."
+# The exceptions of SendEmail by SES' API reference v2, those of version 1, and the texts that SES sends.
 SES = [
     ("MessageRejected", f"{UNVERIFIED} ada@example.com", 400, Transient, ""),
-    ("MessageRejected", f"{UNVERIFIED} {SENDER}", 400, Transient, ""),
+    ("MessageRejected", f"{UNVERIFIED} {SENDER}", 400, ApplicationOff, ""),
     ("MessageRejected", "Address blacklisted.", 400, Rejected, ""),
     ("MessageRejected", "Sending paused for this account. For more information, please check …", 400, Transient, ""),
     ("MessageRejected", "Sending suspended for this account. For more information, …", 400, Transient, ""),
-    ("InvalidParameterValue", "Missing final '@domain'", 400, Rejected, ""),
-    ("InvalidParameterValue", "Message length is too long", 400, Rejected, "too_large"),
-    ("Throttling", "Maximum sending rate exceeded.", 400, Transient, "throttled"),
-    ("Throttling", "Daily message quota exceeded.", 400, Transient, "throttled"),
+    ("BadRequestException", "Missing final '@domain'", 400, Rejected, ""),
+    ("BadRequestException", "Message length is too long", 400, Rejected, "too_large"),
+    ("BadRequestException", "Configuration set <set> does not exist.", 400, ApplicationOff, ""),
+    ("TooManyRequestsException", "Maximum sending rate exceeded.", 429, Transient, "throttled"),
+    ("TooManyRequestsException", "Daily message quota exceeded.", 429, Transient, "throttled"),
+    ("LimitExceededException", "", 400, Transient, ""),
+    ("SendingPausedException", "Email sending for the account is paused.", 400, Transient, ""),
+    ("AccountSuspendedException", "", 400, Transient, ""),
     ("AccountSendingPausedException", "Sending paused for this account", 400, Transient, ""),
-    ("MailFromDomainNotVerifiedException", "The MAIL FROM domain is not verified", 400, Transient, ""),
-    ("ConfigurationSetDoesNotExist", "Configuration set does not exist", 400, Transient, ""),
+    ("ConfigurationSetSendingPausedException", "", 400, ApplicationOff, ""),
+    ("MailFromDomainNotVerifiedException", "The MAIL FROM domain is not verified", 400, ApplicationOff, ""),
+    ("NotFoundException", "Tenant club not found.", 404, ApplicationOff, ""),
+    ("NotFoundException", "Configuration set <set> does not exist.", 404, ApplicationOff, ""),
+    ("AccessDeniedException", NOT_ASSOCIATED, 403, ApplicationOff, ""),
+    ("AccessDeniedException", "User is not authorized to perform ses:SendEmail", 403, Transient, ""),
     ("InternalFailure", "", 500, Transient, ""),
-    ("ExpiredToken", "The security token included in the request is expired", 403, Transient, ""),
+    ("ExpiredTokenException", "The security token included in the request is expired", 403, Transient, ""),
 ]
 
 
@@ -102,16 +113,26 @@ def test_sns_error_has_its_documented_meaning(
 
 @pytest.mark.kills(guard="provider_errors.paused_account")
 @pytest.mark.kills(guard="provider_errors.sandbox")
+@pytest.mark.kills(guard="provider_errors.association")
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SES)
 def test_ses_error_has_its_documented_meaning(
     code: str, text: str, status: int, wanted: type[ProviderError], flag: str
 ) -> None:
-    with _server(_answer(status, _error(code, text))) as (url, _):
+    with _server(_answer(status, json.dumps({"message": text}), f"x-amzn-ErrorType: {code}\r\n")) as (url, _):
         keys = Credentials("key", "secret")
         mail = SesEmail(sender=SENDER, url=url, region="eu-central-1", credentials=lambda: keys)
         with pytest.raises(ProviderError) as caught:
             send(mail, recipient="ada@example.com", message=b"x")
     _assert_is(caught.value, wanted, flag)
+    assert str(caught.value) == f"{code}: {text}"
+
+
+def test_ses_error_with_a_namespace_keeps_its_code() -> None:
+    with _server(_answer(429, "{}", "X-Amzn-Errortype: aws.ses#TooManyRequestsException:http://x/\r\n")) as (url, _):
+        mail = SesEmail(sender=SENDER, url=url, region="eu-central-1", credentials=lambda: Credentials("a", "b"))
+        with pytest.raises(Transient, match="TooManyRequests") as caught:
+            send(mail, recipient="ada@example.com", message=b"x")
+    assert caught.value.throttled
 
 
 @pytest.mark.guarantee("provider_answer.each_code_has_a_row")
@@ -145,8 +166,8 @@ def _error(code: str, text: str) -> str:
     )
 
 
-def _answer(status: int, body: str) -> bytes:
-    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body.encode())}\r\n\r\n{body}".encode()
+def _answer(status: int, body: str, headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status} X\r\n{headers}Content-Length: {len(body.encode())}\r\n\r\n{body}".encode()
 
 
 @contextmanager
@@ -216,14 +237,18 @@ def test_request_and_signature_equal_those_of_the_sdk() -> None:
     assert headers["content-type"].startswith("application/x-www-form-urlencoded")
 
 
-def test_source_of_an_email_is_the_senders_address() -> None:
-    """SES permits only ASCII in Source, and the name of a sender may have other letters."""
-    accepted = "<SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult>"
-    with _server(_answer(200, accepted)) as (url, requests):
+def test_email_has_its_raw_message_and_one_recipient() -> None:
+    """A FromEmailAddress would replace the header From, and with it the name of the sender."""
+    with _server(_answer(200, '{"MessageId": "m"}')) as (url, requests):
         keys = Credentials("key", "secret")
         mail = SesEmail(sender=f"Müller <{SENDER}>", url=url, region="eu-central-1", credentials=lambda: keys)
-        assert send(mail, recipient="ada@example.com", message=b"x") == "m"
-    assert parse_qs(requests[0].partition(b"\r\n\r\n")[2].decode())["Source"] == [SENDER]
+        assert send(mail, recipient='"a\\"b"@example.com', message=b"x\xff") == "m"
+    head, _, body = requests[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v2/email/outbound-emails HTTP/1.1\r\n")
+    assert json.loads(body) == {
+        "Content": {"Raw": {"Data": "eP8="}},
+        "Destination": {"ToAddresses": ['"a\\"b"@example.com']},
+    }
 
 
 @pytest.mark.kills(guard="email.sender")
