@@ -23,6 +23,7 @@ from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.chosen import directory_from_environment
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.email_settings import email_table
 from masscomm.domain.lanes import Lane
 from masscomm.domain.sms_settings import sms_table
 from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
@@ -47,7 +48,8 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
     from masscomm.channels.ses_email import SesEmail
     from masscomm.channels.sns_push import SnsPush
 
-    sender, clock = environment.required("SES_SENDER"), SystemClock()
+    clock = SystemClock()
+    environment.required("SES_SENDER")
     sms_table()  # A file that is not valid stops the function before it takes a record.
     use_case = Deliver(
         directory=directory_from_environment(),
@@ -64,9 +66,9 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         caller=Caller(
             senders=senders_of(
                 push=PushCircuitBreaker(SnsPush(), clock=clock),
-                email=SesEmail(sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET")),
+                email=SesEmail(),
                 sms=AwsSms(),
-                from_address=sender,
+                emails=email_table(),
                 unsubscribe=UnsubscribeLinks.from_environment(clock),
             ),
             clock=clock,

@@ -2,8 +2,6 @@
 monolith. The users_stream function, from the same package, serves the long poll of a user.
 """
 
-import os
-from email.utils import parseaddr
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from functions.preferences_handler.user_body import UserBody
     from masscomm.directory.change_preferences import ChangePreferences
     from masscomm.directory.port import Directory
+    from masscomm.domain.unsubscribe_tokens import Subscription
     from masscomm.stores.audit_log.port import Audit
 
 logger = logs.logger("preferences_handler")
@@ -93,13 +92,18 @@ def tenant_preferences() -> "TenantPreferencesRoute":
 def unsubscribe() -> "Unsubscribe":
     from functions.preferences_handler.unsubscribe import Unsubscribe
     from masscomm.channels.unsubscribe_links import UnsubscribeLinks
+    from masscomm.domain.email_settings import email_table
 
-    name, address = parseaddr(os.environ.get("SES_SENDER", ""))
+    emails = email_table()
+
+    def sender(subscription: "Subscription") -> str:
+        return emails.club(subscription.club_id).of(subscription.category, is_mandatory=False).name
+
     return Unsubscribe(
         links=UnsubscribeLinks.from_environment(SystemClock()),
         preferences=bootstrap(),
         limiter=limiter(),
-        sender=name or address.rpartition("@")[2],
+        sender=sender,
     )
 
 

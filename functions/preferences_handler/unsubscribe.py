@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -64,8 +64,8 @@ class Unsubscribe:
     links: UnsubscribeLinks | None
     preferences: ChangePreferences
     limiter: RateLimiter
-    # The name of the sender of e-mails, or the domain of its address.
-    sender: str = ""
+    # Returns the name of the sender of e-mails, or the domain of its address.
+    sender: Callable[[Subscription], str] = lambda _: ""
 
     def page(self, request: Request, token: str) -> Response:
         """Return the page of a link: a button, or what its click has done before."""
@@ -171,7 +171,7 @@ class _Page:
     """The pages in one language."""
 
     language: str
-    sender: str
+    sender: Callable[[Subscription], str]
 
     @property
     def texts(self) -> Texts:
@@ -207,7 +207,8 @@ class _Page:
             name = found.title(subscription.category, self.language)
             description = found.description(self.language)
         # Only the page of a link that we signed names the sender.
-        above = self.texts.sender.format(sender=self.sender) if self.sender and subscription is not None else ""
+        sender = self.sender(subscription) if subscription is not None else ""
+        above = self.texts.sender.format(sender=sender) if sender else ""
         about = f"<p>{html.escape(description)}</p>" if description else ""
         content = f"<p>{text.format(category=f'<b>{html.escape(name)}</b>')}</p>{about}{below}"
         page = html_page(title, content, above=above, language=self.language)

@@ -40,6 +40,7 @@ from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.delays import RetrySchedule
+from masscomm.domain.email_settings import read_emails
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
@@ -101,7 +102,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
         caller=Caller(
             senders={
                 "push": PushSender(provider=SnsPush()),
-                "email": EmailSender(provider=InMemoryEmail(), from_address="a@example.com"),
+                "email": EmailSender(provider=InMemoryEmail(), emails=read_emails({}, sender="a@example.com")),
                 "sms": SmsSender(provider=InMemorySms()),
             },
             clock=clock,

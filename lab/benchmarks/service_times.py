@@ -63,6 +63,7 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
+from masscomm.domain.email_settings import read_emails
 from masscomm.domain.ids import receipt_id
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import (
@@ -170,7 +171,7 @@ class Chain:
                 caller=Caller(
                     senders={
                         "push": PushSender(provider=SnsPush()),
-                        "email": EmailSender(provider=SesEmail(sender=sender), from_address=sender),
+                        "email": EmailSender(provider=SesEmail(), emails=read_emails({}, sender=sender)),
                         "sms": SmsSender(provider=AwsSms()),
                     },
                     clock=clock,

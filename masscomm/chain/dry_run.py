@@ -26,6 +26,7 @@ from masscomm.domain.call_results import Call, CallAnswer
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
+from masscomm.domain.email_settings import ClubEmails, EmailOrigin, EmailTable
 from masscomm.domain.locales import read_locale
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.provider_errors import ProviderError
@@ -118,7 +119,7 @@ class _AcceptingPush:
 
 
 class _AcceptingEmail:
-    async def send(self, *, recipient: str, message: bytes) -> str:  # noqa: ARG002
+    async def send(self, *, recipient: str, message: bytes, origin: EmailOrigin) -> str:  # noqa: ARG002
         return "accepted"
 
 
@@ -128,7 +129,10 @@ class _AcceptingSms:
 
 
 _SENDERS = senders_of(
-    push=_AcceptingPush(), email=_AcceptingEmail(), sms=_AcceptingSms(), from_address="masscomm@example.com"
+    push=_AcceptingPush(),
+    email=_AcceptingEmail(),
+    sms=_AcceptingSms(),
+    emails=EmailTable(default=ClubEmails(origin=EmailOrigin(sender="masscomm@example.com"))),
 )
 
 

@@ -64,6 +64,7 @@ def email_message(
     text: str,
     html: str | None,
     notification_id: str,
+    reply_to: str = "",
     ways_out: WaysOut = NO_WAY_OUT,
 ) -> bytes:
     """Return the message as bytes.
@@ -75,6 +76,7 @@ def email_message(
         text: The body as plain text.
         html: The body as HTML, an alternative to the text.
         notification_id: The id of the notification, a UUID; the message id contains it.
+        reply_to: The address for answers, or a name and an address; without it, answers go to the sender.
         ways_out: The ways to unsubscribe; without any, the message has no header for it.
 
     Raises:
@@ -87,7 +89,7 @@ def email_message(
         raise InvalidAddress from error
     offered = WaysOut(*(each and in_place for each, in_place in zip(ways_out, _IN_PLACE, strict=True)))
     try:
-        message = _message_without_recipient(sender, subject, text, html, offered)
+        message = _message_without_recipient(sender, reply_to, subject, text, html, offered)
     except _INVALID as error:
         raise Rejected(f"the message is not a valid e-mail: {error}") from error
     for own, in_place in zip(ways_out, _IN_PLACE, strict=True):
@@ -97,7 +99,9 @@ def email_message(
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _message_without_recipient(sender: str, subject: str, text: str, html: str | None, ways_out: WaysOut) -> bytes:
+def _message_without_recipient(
+    sender: str, reply_to: str, subject: str, text: str, html: str | None, ways_out: WaysOut
+) -> bytes:
     """Return the message without the header To, with _ID as the notification's id and the addresses of _IN_PLACE as the
     recipient's ways to unsubscribe.
 
@@ -107,7 +111,7 @@ def _message_without_recipient(sender: str, subject: str, text: str, html: str |
         ValueError, MessageError: The texts do not make a valid message.
     """
     bodies = [_encode_text(each, "utf-8", None, _POLICY) for each in ((text, html) if html else (text,))]
-    frame = _frame(sender, ways_out, tuple(encoding for encoding, _ in bodies))
+    frame = _frame(sender, reply_to, ways_out, tuple(encoding for encoding, _ in bodies))
     # A boundary is used for one content, so that no later content can contain it.
     boundary = _new_boundary().encode()
     before, *parts = (part.replace(_BOUNDARY.encode(), boundary) for part in frame)
@@ -116,7 +120,7 @@ def _message_without_recipient(sender: str, subject: str, text: str, html: str |
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _frame(sender: str, ways_out: WaysOut, encodings: tuple[str, ...]) -> tuple[bytes, ...]:
+def _frame(sender: str, reply_to: str, ways_out: WaysOut, encodings: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the parts of a message around its subject line and its bodies, as the email package makes them.
 
     Args:
@@ -128,6 +132,8 @@ def _frame(sender: str, ways_out: WaysOut, encodings: tuple[str, ...]) -> tuple[
     own_address = parseaddr(sender)[1]
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
+    if reply_to:
+        message["Reply-To"] = reply_to
     message["Message-ID"] = f"<{_ID}@{own_address.rpartition('@')[2]}>"
     # Mail programs send no automatic reply, such as that of an absent recipient, to such a message (RFC 3834, 2).
     message["Auto-Submitted"] = "auto-generated"

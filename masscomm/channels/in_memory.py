@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from masscomm.channels.provider import Sms
+from masscomm.domain.email_settings import EmailOrigin
 from masscomm.domain.provider_errors import (
     ApplicationOff,
     InvalidAddress,
@@ -31,6 +32,7 @@ class Push:
 class Email:
     recipient: str
     message: bytes
+    origin: EmailOrigin
 
 
 class InMemoryPush:
@@ -77,12 +79,12 @@ class InMemoryEmail:
         self.calls: list[str] = []
         self.fail: Callable[[str], ProviderError | None] = lambda _recipient: None
 
-    async def send(self, *, recipient: str, message: bytes) -> str:
+    async def send(self, *, recipient: str, message: bytes, origin: EmailOrigin) -> str:
         self.calls.append(recipient)
         error = self.fail(recipient)
         if error is not None:
             raise error
-        self.sent.append(Email(recipient=recipient, message=message))
+        self.sent.append(Email(recipient=recipient, message=message, origin=origin))
         return f"email-{len(self.sent)}"
 
 

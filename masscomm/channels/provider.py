@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from masscomm.domain.email_settings import EmailOrigin
 from masscomm.domain.time_limits import PROVIDER_CALL_S, PROVIDER_CONNECT_S, PROVIDER_READ_S
 
 # The time limits of one call in seconds. Adapters use them as their time-outs; together they are shorter than a lease
@@ -48,8 +49,8 @@ class SmsProvider(Protocol):
 class EmailProvider(Protocol):
     """The interface of an e-mail provider: it sends one e-mail."""
 
-    async def send(self, *, recipient: str, message: bytes) -> str:
-        """Send a message and return the provider's message id. `message` is a complete e-mail by RFC 5322. Raises
-        ProviderError.
+    async def send(self, *, recipient: str, message: bytes, origin: EmailOrigin) -> str:
+        """Send a message and return the provider's message id. `message` is a complete e-mail by RFC 5322, with the
+        sender of `origin`. Raises ProviderError.
         """
         ...

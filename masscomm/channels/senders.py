@@ -17,6 +17,7 @@ from masscomm.channels.unsubscribe_links import NO_WAY_OUT, UnsubscribeLinks, Wa
 from masscomm.domain.call_results import ONE_MESSAGE, CallRate, Shortened
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.email_settings import EmailTable
 from masscomm.domain.provider_errors import ProviderError, Rejected, Transient
 from masscomm.domain.push_options import PUSH, is_silent
 from masscomm.domain.unsubscribe_tokens import Subscription
@@ -70,13 +71,13 @@ def senders_of(
     push: PushProvider,
     email: EmailProvider,
     sms: SmsProvider,
-    from_address: str,
+    emails: EmailTable,
     unsubscribe: UnsubscribeLinks | None = None,
 ) -> dict[str, Sender]:
     """Return the sender of each channel. A new channel adds its own, with its provider as a further argument."""
     return {
         "push": PushSender(provider=push),
-        "email": EmailSender(provider=email, from_address=from_address, unsubscribe=unsubscribe),
+        "email": EmailSender(provider=email, emails=emails, unsubscribe=unsubscribe),
         "sms": SmsSender(provider=sms),
     }
 
@@ -151,8 +152,8 @@ class PushSender(Sender):
 @dataclass(frozen=True, kw_only=True)
 class EmailSender(Sender):
     provider: EmailProvider
-    # The sender: an address, or a name and an address.
-    from_address: str
+    # The senders of clubs and categories.
+    emails: EmailTable
     # The ways to unsubscribe in the headers of e-mails; None: they have no such header.
     unsubscribe: UnsubscribeLinks | None = None
 
@@ -161,9 +162,12 @@ class EmailSender(Sender):
 
         if not isinstance(target, str):
             raise TypeError("an e-mail goes to an address")
-        mandatory = category(notification.subscription.category).mandatory  # guard: unsubscribe.mandatory_category
+        _, club_id, name = notification.subscription
+        mandatory = category(name).mandatory  # guard: unsubscribe.mandatory_category
+        origin = self.emails.club(club_id).of(name, is_mandatory=mandatory)
         message = email_message(
-            sender=self.from_address,
+            sender=origin.sender,
+            reply_to=origin.reply_to,
             recipient=target,
             subject=notification.text("subject"),
             text=notification.text("text"),
@@ -171,7 +175,7 @@ class EmailSender(Sender):
             notification_id=notification.id,
             ways_out=NO_WAY_OUT if mandatory else self._ways_out(notification.subscription),
         )
-        return await self.provider.send(recipient=target, message=message)
+        return await self.provider.send(recipient=target, message=message, origin=origin)
 
     def _ways_out(self, subscription: Subscription) -> WaysOut:
         """Return how the recipient unsubscribes. Raises Transient if it cannot be signed now: no e-mail is sent without

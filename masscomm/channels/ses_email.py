@@ -6,6 +6,7 @@ Source: Amazon SES API reference v2, "SendEmail".
 
 import base64
 import re
+from functools import cache
 from typing import Any, Unpack
 
 from masscomm import fast_json
@@ -13,12 +14,12 @@ from masscomm.aws.async_requests import AsyncRequests
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.request import Limits, ServiceOptions
 from masscomm.channels.provider import CONNECT_S, READ_S
+from masscomm.domain.email_settings import EmailOrigin
 from masscomm.domain.provider_error_codes import ses_refusal
 from masscomm.domain.provider_errors import InvalidAddress, Transient
-from masscomm.errors import MasscommError, Stop
+from masscomm.errors import MasscommError
 
 _OK = 200
-_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _HEADERS = {"content-type": "application/json"}
 # The name of an error is a header or a field of the body, and may have a namespace before it and a URI after it
 # (Smithy, "restJson1").
@@ -31,36 +32,17 @@ class SesEmail:
     """Sends e-mails through SES. An instance belongs to one event loop.
 
     Args:
-        sender: The sender: an address, or a name and an address.
-        configuration_set: The SES configuration set, to whose destinations SES publishes the events of each message.
         options: The options of masscomm.aws.request.Service.
 
     Raises:
-        Stop: No region is set, or the sender has no address in ASCII.
+        Stop: No region is set.
     """
 
-    def __init__(
-        self,
-        *,
-        sender: str,
-        configuration_set: str | None = None,
-        **options: Unpack[ServiceOptions],
-    ) -> None:
-        from email.utils import parseaddr
-
-        self._own_address = parseaddr(sender)[1]
-        # SES would refuse the message of each recipient.
-        if not (_ADDRESS.fullmatch(self._own_address) and self._own_address.isascii()):  # guard: email.sender
-            raise Stop(
-                f"the sender of e-mails has no address: {sender!r}. Write it as Name <name@example.com>, a name with a"
-                " comma in quotes, and a domain in Punycode"
-            )
-        fields = {} if configuration_set is None else {"ConfigurationSetName": configuration_set}
-        self._before_message = _before_message(fields)
+    def __init__(self, **options: Unpack[ServiceOptions]) -> None:
         limits = Limits(connect_s=CONNECT_S, read_s=READ_S)
         self._requests = AsyncRequests("ses", limits, headers=_HEADERS, path="v2/email/outbound-emails", **options)
 
-    async def send(self, *, recipient: str, message: bytes) -> str:
+    async def send(self, *, recipient: str, message: bytes, origin: EmailOrigin) -> str:
         from masscomm.channels.email import mail_domain_in_ascii
 
         try:
@@ -69,7 +51,7 @@ class SesEmail:
             raise InvalidAddress from error
         # The message is most of the request: it is not encoded as JSON a second time.
         to = fast_json.encoded(address)
-        body = b"".join((self._before_message, base64.b64encode(message), _AFTER_MESSAGE, to, _AFTER_RECIPIENT))
+        body = b"".join((_before_message(origin), base64.b64encode(message), _AFTER_MESSAGE, to, _AFTER_RECIPIENT))
         try:
             answer = await self._requests.answer(body)
         except (NotSent, MasscommError) as error:  # There is no connection, or there are no credentials at the moment.
@@ -83,7 +65,7 @@ class SesEmail:
             name = found[1].decode("latin-1") if found else str(document.get("__type") or document.get("code") or "")
             code = name.partition(":")[0].rpartition("#")[2].strip()[:100] or str(answer.status)
             text = str(document.get("message") or document.get("Message") or "")
-            raise ses_refusal(code, text, sender=self._own_address)
+            raise ses_refusal(code, text, sender=origin.address)
         message_id = document.get("MessageId")
         if not isinstance(message_id, str) or not message_id:
             raise Transient("SendEmail was answered without a message id", answer_lost=True)
@@ -93,8 +75,11 @@ class SesEmail:
         await self._requests.close()
 
 
-def _before_message(fields: dict[str, str]) -> bytes:
-    """Return the beginning of a request with these fields, up to its message."""
+@cache
+def _before_message(origin: EmailOrigin) -> bytes:
+    """Return the beginning of a request, up to its message."""
+    named = {"ConfigurationSetName": origin.configuration_set, "TenantName": origin.ses_tenant}
+    fields = {name: value for name, value in named.items() if value is not None}
     return fast_json.encoded({**fields, "Content": {"Raw": {"Data": ""}}}).removesuffix(b'"}}}')
 
 

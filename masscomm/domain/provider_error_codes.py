@@ -119,14 +119,14 @@ def ses_refusal(code: str, text: str, *, sender: str) -> ProviderError:
     Args:
         code: The name of the exception, or the HTTP status.
         text: Its message.
-        sender: The address of the sender. An error that names it is our fault.
+        sender: The address of the sender; may be empty. An error that names it is our fault.
     """
     # What an operator must correct for one sender: its identity, its configuration set, its tenant of SES or their
     # association. No recipient fails because of it, and other senders go on. Of an association that is missing, SES
     # says AccessDenied: "Tenant not associated with resources […]". What is not found is the tenant or the
     # configuration set.
     is_setting = code.removesuffix("Exception") == "NotFound" or any(each in text for each in _SETTINGS)
-    if is_setting or sender in text:  # guard: provider_errors.association
+    if is_setting or (sender and sender in text):  # guard: provider_errors.association
         return ApplicationOff(f"{code}: {text}"[:500])
     return refusal(code, text)
 

@@ -486,9 +486,29 @@ MUTANTS = (
         Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
     ),
     Mutant(
-        guard="provider_errors.association",
-        rule="No recipient fails because the settings of a sender of e-mails are wrong.",
-        change=Never(),
+        "provider_errors.association",
+        "No recipient fails because the settings of a sender of e-mails are wrong.",
+        Never(),
+    ),
+    Mutant(
+        "email.sender_of_tenant",
+        "A tenant's sender writes e-mails of that tenant only.",
+        Becomes("next(iter(self.of_clubs.values()), self.default)"),
+    ),
+    Mutant(
+        "email.mandatory_tenant",
+        "Mandatory e-mails have a tenant of SES that no bulk e-mail uses.",
+        Never(),
+    ),
+    Mutant(
+        "email.mandatory_goes_on",
+        "A pause of a tenant by SES stops no mandatory e-mail.",
+        Never(),
+    ),
+    Mutant(
+        "email.one_line",
+        "A sender adds no header to an e-mail.",
+        Never(),
     ),
     Mutant(
         "provider_errors.paused_account",

@@ -24,6 +24,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.topic import topic
+from masscomm.domain.email_settings import table_of
 
 # The final events of an e-mail; delays, opens and clicks change no status.
 _MAIL_EVENTS = [
@@ -172,13 +173,15 @@ class Receipts(Construct):
         )
         bus = events.EventBus.from_event_bus_name(self, "bus", "default")
         configured.add_event_destination("bus", destination=ses.EventDestination.event_bus(bus), events=_MAIL_EVENTS)
+        origins = table_of(self._environment.sender, name).origins
+        names = list(dict.fromkeys((name, *(each.configuration_set for each in origins if each.configuration_set))))
         events.Rule(
             self,
             "mail-receipts",
-            # The default bus has the events of the whole account, so the pattern selects this environment's
-            # configuration set.
+            # The default bus has the events of the whole account, so the pattern selects the configuration sets of this
+            # environment and of its tenants.
             event_pattern=events.EventPattern(
-                source=["aws.ses"], detail={"mail": {"tags": {"ses:configuration-set": [name]}}}
+                source=["aws.ses"], detail={"mail": {"tags": {"ses:configuration-set": names}}}
             ),
             targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
         )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
@@ -19,6 +20,7 @@ from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from masscomm.cdc.captured_tables import table_topics
 from masscomm.domain.aws_targets import ROLE_PREFIX
+from masscomm.domain.email_settings import table_of
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import (
@@ -233,6 +235,12 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
     ]
 
 
+def _one_or_all(values: Iterable[str]) -> str | list[str]:
+    """Return the value of a condition: one text, or several, of which one must match."""
+    found = list(values)
+    return found[0] if len(found) == 1 else found
+
+
 def _provider(
     profile: Profile, stack: Stack, environment: Environment, applications: list[str]
 ) -> list[iam.PolicyStatement]:
@@ -244,7 +252,14 @@ def _provider(
         found.append(iam.PolicyStatement(actions=["sns:CreatePlatformEndpoint"], resources=applications))
         found.append(iam.PolicyStatement(actions=["sns:SetEndpointAttributes"], resources=endpoints))
     if profile.email:
-        sender = environment.sender_address
+        table = table_of(environment.sender, configuration_set(environment))
+        addresses = dict.fromkeys(each.address for each in table.origins)
+        own = configuration_set(environment)
+        sets = dict.fromkeys((own, *(each.configuration_set for each in table.origins if each.configuration_set)))
+        tenants = dict.fromkeys(each.ses_tenant for each in table.origins if each.ses_tenant)
+        conditions: dict[str, Any] = {"StringEquals": {"ses:FromAddress": _one_or_all(addresses)}}
+        if tenants:
+            conditions["StringEqualsIfExists"] = {"ses:TenantName": _one_or_all(tenants)}
         found.append(
             iam.PolicyStatement(
                 # SES checks SendRawEmail, too, for a raw message in SendEmail.
@@ -252,12 +267,11 @@ def _provider(
                 resources=[
                     stack.format_arn(service="ses", resource=kind, resource_name=name)
                     for kind, name in (
-                        ("identity", sender.rpartition("@")[2]),
-                        ("identity", sender),
-                        ("configuration-set", configuration_set(environment)),
+                        *(("identity", name) for each in addresses for name in (each.rpartition("@")[2], each)),
+                        *(("configuration-set", each) for each in sets),
                     )
                 ],
-                conditions={"StringEquals": {"ses:FromAddress": sender}},
+                conditions=conditions,
             )
         )
     if profile.sms:

@@ -42,4 +42,4 @@ def test_unreachable_provider_is_transient(aws: None, monkeypatch: pytest.Monkey
     with pytest.raises(Transient):
         publish(SnsPush(), endpoint_arn="arn", message="{}", attributes={})
     with pytest.raises(Transient):
-        send(SesEmail(sender="a@b.example"), recipient="c@d.example", message=b"x")
+        send(SesEmail(), recipient="c@d.example", message=b"x")

@@ -32,6 +32,7 @@ from masscomm.channels.provider import EmailProvider, Sms, SmsProvider
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
+from masscomm.domain.email_settings import EmailOrigin
 from masscomm.domain.provider_errors import (
     ApplicationOff,
     CountryNotAllowed,
@@ -148,7 +149,7 @@ class TestEmail(EmailContract):
     def provider(self, sns: SnsStandIn, mail: Any, monkeypatch: pytest.MonkeyPatch) -> EmailProvider:
         for name, value in {**AWS_CREDENTIALS, "AWS_ENDPOINT_URL_SESV2": sns.url}.items():
             monkeypatch.setenv(name, value)
-        return SesEmail(sender=f"masscomm <{SENDER}>")
+        return SesEmail()
 
 
 class Boto3Email:
@@ -157,7 +158,7 @@ class Boto3Email:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    async def send(self, *, recipient: str, message: bytes) -> str:
+    async def send(self, *, recipient: str, message: bytes, origin: EmailOrigin) -> str:
         answer = self._client.send_email(Destination={"ToAddresses": [recipient]}, Content={"Raw": {"Data": message}})
         return str(answer["MessageId"])
 
@@ -227,7 +228,7 @@ def test_tenant_needs_its_identity_and_configuration_set(mail: Any) -> None:
 def test_throttled_email_is_transient(sns: SnsStandIn) -> None:
     sns.limit(per_s=0.001, burst=1)
     keys = Credentials("test", "test")
-    email = SesEmail(sender=SENDER, url=sns.url, region="us-east-1", credentials=lambda: keys)
+    email = SesEmail(url=sns.url, region="us-east-1", credentials=lambda: keys)
     send(email, recipient="ada@example.com", message=raw_email())
     with pytest.raises(Transient, match="Maximum sending rate exceeded") as refused:
         send(email, recipient="ada@example.com", message=raw_email())

@@ -13,6 +13,7 @@ from masscomm.channels.provider import EmailProvider, PushProvider, Sms, SmsProv
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.unsubscribe_links import WaysOut
+from masscomm.domain.email_settings import EmailOrigin
 from masscomm.domain.provider_errors import ApplicationOff, InvalidAddress, Rejected, TargetGone, TargetUnknown
 
 
@@ -31,9 +32,12 @@ def publish(provider: PushProvider, *, endpoint_arn: str, message: str, attribut
     return _alone(provider, provider.publish(endpoint_arn=endpoint_arn, message=message, attributes=attributes))
 
 
-def send(provider: EmailProvider, *, recipient: str, message: bytes) -> str:
+ORIGIN = EmailOrigin(sender="no-reply@masscomm.example")
+
+
+def send(provider: EmailProvider, *, recipient: str, message: bytes, origin: EmailOrigin = ORIGIN) -> str:
     """Send in a separate event loop, which leaves no connection open."""
-    return _alone(provider, provider.send(recipient=recipient, message=message))
+    return _alone(provider, provider.send(recipient=recipient, message=message, origin=origin))
 
 
 def send_sms(provider: SmsProvider, sms: Sms) -> str:
@@ -57,10 +61,17 @@ class SesAsBoto3:
 
     def __init__(self, _limits: Limits) -> None: ...
 
-    def send_email(self, *, Destination: Any, Content: Any, ConfigurationSetName: str | None = None) -> Any:
+    def send_email(
+        self,
+        *,
+        Destination: Any,
+        Content: Any,
+        ConfigurationSetName: str | None = None,
+        TenantName: str | None = None,
+    ) -> Any:
         (recipient,) = Destination["ToAddresses"]
-        provider = SesEmail(sender="a@example.com", configuration_set=ConfigurationSetName)
-        return {"MessageId": send(provider, recipient=recipient, message=Content["Raw"]["Data"])}
+        origin = EmailOrigin(configuration_set=ConfigurationSetName, ses_tenant=TenantName)
+        return {"MessageId": send(SesEmail(), recipient=recipient, message=Content["Raw"]["Data"], origin=origin)}
 
 
 def message() -> str:

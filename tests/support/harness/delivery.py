@@ -19,6 +19,7 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
+from masscomm.domain.email_settings import read_emails
 from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
@@ -59,6 +60,8 @@ def gateway(clock: FixedClock, **options: Any) -> ProviderGateway:
 
 class Delivery(Chain):
     """The delivery use case with a directory in which each of the users 1 to 3 has a device."""
+
+    emails = read_emails({}, sender="no-reply@masscomm.example")
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +106,7 @@ class Delivery(Chain):
             push=self.push,
             email=self.email,
             sms=self.sms,
-            from_address="no-reply@masscomm.example",
+            emails=self.emails,
             unsubscribe=self.links,
         )
 

@@ -8,6 +8,7 @@ import pytest
 from functions.catalogue import read_catalogue
 from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
+from masscomm.domain.email_settings import EmailOrigin
 from masscomm.domain.lanes import Lane
 from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import DeliveryRequested
@@ -417,7 +418,7 @@ def test_lost_answers_give_two_copies_and_a_delay() -> None:
     chain = Delivery()
     copies: Counter[str] = Counter()
 
-    async def lose(*, recipient: str, message: bytes) -> str:
+    async def lose(*, recipient: str, message: bytes, origin: EmailOrigin) -> str:
         copies[recipient] += 1
         raise Transient("cut", answer_lost=True)
 

@@ -1,6 +1,7 @@
 """The configuration rejects settings that AWS would reject."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +75,24 @@ def test_permission_names_the_address_of_a_named_sender() -> None:
     assert set(statement["Action"]) == {"ses:SendEmail", "ses:SendRawEmail"}, "of a raw message, SES checks both"
     assert statement["Condition"] == {"StringEquals": {"ses:FromAddress": "no-reply@club.example"}}
     assert {str(each).rpartition("identity/")[2] for each in statement["Resource"]} >= {"club.example"}
+
+
+def test_permission_names_senders_and_tenants_of_ses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "email.yaml"
+    file.write_text(
+        "tenants: {7: {sender: news@club7.example, configuration_set: c7, ses_tenant: t7, mandatory_ses_tenant: otp}}"
+    )
+    monkeypatch.setenv("MASSCOMM_EMAIL", str(file))
+    (statement,) = [
+        each.to_statement_json()
+        for each in _provider(PROFILES["delivery"], Stack(App(), "stack"), PROD, ["arn"])
+        if "ses:SendEmail" in each.actions
+    ]
+    assert statement["Condition"] == {
+        "StringEquals": {"ses:FromAddress": [PROD.sender_address, "news@club7.example"]},
+        "StringEqualsIfExists": {"ses:TenantName": ["t7", "otp"]},
+    }
+    assert [str(each).rpartition("set/")[2] for each in statement["Resource"][-2:]] == ["masscomm-prod", "c7"]
 
 
 @pytest.mark.parametrize("given", [{"domain": "api.masscomm.example"}, {"certificate_arn": "arn"}])

@@ -104,6 +104,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
             Destination={"ToAddresses": ["b@example.com"]},
             Content={"Raw": {"Data": b"Subject: x\r\n\r\n\xff"}},
             ConfigurationSetName="set",
+            TenantName="club-7",
         ),
         b'{"MessageId": "m"}',
     ),

@@ -120,7 +120,7 @@ def test_ses_error_has_its_documented_meaning(
 ) -> None:
     with _server(_answer(status, json.dumps({"message": text}), f"x-amzn-ErrorType: {code}\r\n")) as (url, _):
         keys = Credentials("key", "secret")
-        mail = SesEmail(sender=SENDER, url=url, region="eu-central-1", credentials=lambda: keys)
+        mail = SesEmail(url=url, region="eu-central-1", credentials=lambda: keys)
         with pytest.raises(ProviderError) as caught:
             send(mail, recipient="ada@example.com", message=b"x")
     _assert_is(caught.value, wanted, flag)
@@ -129,7 +129,7 @@ def test_ses_error_has_its_documented_meaning(
 
 def test_ses_error_with_a_namespace_keeps_its_code() -> None:
     with _server(_answer(429, "{}", "X-Amzn-Errortype: aws.ses#TooManyRequestsException:http://x/\r\n")) as (url, _):
-        mail = SesEmail(sender=SENDER, url=url, region="eu-central-1", credentials=lambda: Credentials("a", "b"))
+        mail = SesEmail(url=url, region="eu-central-1", credentials=lambda: Credentials("a", "b"))
         with pytest.raises(Transient, match="TooManyRequests") as caught:
             send(mail, recipient="ada@example.com", message=b"x")
     assert caught.value.throttled
@@ -241,7 +241,7 @@ def test_email_has_its_raw_message_and_one_recipient() -> None:
     """A FromEmailAddress would replace the header From, and with it the name of the sender."""
     with _server(_answer(200, '{"MessageId": "m"}')) as (url, requests):
         keys = Credentials("key", "secret")
-        mail = SesEmail(sender=f"Müller <{SENDER}>", url=url, region="eu-central-1", credentials=lambda: keys)
+        mail = SesEmail(url=url, region="eu-central-1", credentials=lambda: keys)
         assert send(mail, recipient='"a\\"b"@example.com', message=b"x\xff") == "m"
     head, _, body = requests[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v2/email/outbound-emails HTTP/1.1\r\n")
@@ -249,15 +249,6 @@ def test_email_has_its_raw_message_and_one_recipient() -> None:
         "Content": {"Raw": {"Data": "eP8="}},
         "Destination": {"ToAddresses": ['"a\\"b"@example.com']},
     }
-
-
-@pytest.mark.kills(guard="email.sender")
-@pytest.mark.parametrize(
-    "sender", ["no-reply", "", f"Club, Inc <{SENDER}>", "no-reply@müller.example", "a b@c.example"]
-)
-def test_sender_without_an_address_is_a_stop(sender: str) -> None:
-    with pytest.raises(Stop, match="sender"):
-        SesEmail(sender=sender, region="eu-central-1")
 
 
 def test_connection_lost_after_the_request_is_a_lost_answer() -> None:

@@ -53,7 +53,7 @@ class Links(PreferencesApi):
             links=links,
             preferences=self.use_case,
             limiter=RateLimiter(usage=self.usage, clock=self.clock),
-            sender="Reds & Blues",
+            sender=lambda _: "Reds & Blues",
         )
         monkeypatch.setattr(module, "unsubscribe", lambda: case)
 
