@@ -14,12 +14,14 @@ from masscomm.directory.layers import related_to
 from masscomm.directory.port import Directory, Related
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
+from masscomm.domain.fallbacks import Verdict
 from masscomm.domain.lanes import Lane
 from masscomm.domain.memberships import Membership
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
+from masscomm.stores.delayed_records.port import key_in, record_id_in
 from masscomm.stores.sends.port import Sends, send_of
 
 # The number of users that one thread looks up: two requests of the directory's size.
@@ -67,6 +69,11 @@ class LookUp:
         direct = _user_ids(each for each in questions if not each.is_late)
         late = _user_ids(each for each in questions if each.is_late)
         sends_controlled = self.pool.submit(self.sends.controls, {send_of(each.delivery) for each in questions})
+        replaced = {
+            each.delivery.record_id: self.pool.submit(self._replaced, each.delivery)
+            for each in questions
+            if each.delivery.fallback is not None
+        }
         # The requests run concurrently, because round trips add to the latency of one-time passwords.
         clubs, related = _club_ids(questions), _related(questions)
         late_users = self._begin(partial(self.directory.users_and_layers, club_ids=clubs, related=related), late)
@@ -113,6 +120,7 @@ class LookUp:
                     users=users if each.is_late else None,  # guard: delivery.delayed_users
                     suppressed=suppressed.get(each.delivery.club_id, ()),
                     quiet=quiet,
+                    replaced=replaced[each.delivery.record_id].result() if each.delivery.record_id in replaced else (),
                     absence_is_confirmed=is_confirmed,
                     **_controlled(control, now_ms),
                 )
@@ -122,6 +130,11 @@ class LookUp:
     def _begin[V](self, look_up: Callable[[Sequence[int]], V], user_ids: Sequence[int]) -> list[Future[V]]:
         """Begin to look up users, many users in several concurrent parts: nothing is published meanwhile."""
         return [self.pool.submit(look_up, some) for some in batched(user_ids, _USERS_A_LOOK_UP, strict=False)]
+
+    def _replaced(self, delivery: DeliveryRequested) -> frozenset[int]:
+        """Return the positions of recipients whose fallback goes."""
+        state = self.sends.fallback(send_of(delivery), record_id_in(key_in(delivery.fallback or "")))
+        return frozenset(position for position, verdict in state.verdicts.items() if verdict is Verdict.GOES)
 
     def _suppressed(self, questions: Iterable[Question], users: dict[int, User], now_ms: int) -> dict[int, set[str]]:
         addresses: dict[int, dict[str, None]] = {}

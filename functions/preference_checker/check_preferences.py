@@ -12,6 +12,7 @@ from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
 from functions.preference_checker.register import Register, StoredSends
 from functions.preference_checker.unreadable_settings import count_malformed, count_unknown_zones
+from functions.preference_checker.waiting_fallbacks import WaitingFallbacks
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.chunk_reader import read_chunk
@@ -19,7 +20,7 @@ from masscomm.chain.delayer import Delayer
 from masscomm.chain.digest_collector import DigestCollector
 from masscomm.chain.release_counter import ReleaseCounter
 from masscomm.clock import Clock
-from masscomm.decisions import plan
+from masscomm.decisions import fallbacks, plan
 from masscomm.decisions.caps import caps_for, is_recorded, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk, content_of
 from masscomm.decisions.digests import candidates, digest_for, overlaid
@@ -36,6 +37,7 @@ from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.outcome_progress import OutcomeProgress
 from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions
 from masscomm.stores.delayed_records.port import DelayStore
 from masscomm.stores.digests.port import Digests
@@ -54,6 +56,7 @@ class CheckPreferences:
     sends: Sends
     frequency_caps: FrequencyCaps
     digests: Digests
+    outcome_progress: OutcomeProgress
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="register"))
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     lanes: OutputLanes = field(default_factory=OutputLanes)
@@ -142,6 +145,8 @@ class CheckPreferences:
             self._emit(batch, item, planned)
         elif (control := plan.held_by(item.value, now_ms)) is not None and not self._is_decided(item.value):
             self._hold(batch, item, control)
+        elif fallbacks.waits(item.value.request) is not None:
+            self._waiting.decide(batch, item)
         elif (decisions := plan.decide_without_look_up(item.value, now_ms)) is not None:
             self._record(batch, item, decisions)
         else:
@@ -152,6 +157,8 @@ class CheckPreferences:
         delivery holds these. A pause may last longer than the decisions are kept, so that the request would get others.
         """
         request = chunk.request
+        if fallbacks.waits(request) is not None:
+            return self._waiting.is_decided(request)
         # guard: send_controls.decided_request
         return is_recorded(request, _is_counted(chunk), {}) and self._decided(request)()
 
@@ -173,8 +180,8 @@ class CheckPreferences:
             )
 
     def _check(self, batch: Batch[Chunk], item: Item[Chunk], view: plan.DirectoryView, counting: "Counting") -> None:
-        request, now_ms = item.value.request, self.clock.now_ms()
-        decisions = plan.decide_recipients(item.value, view, now_ms, plan.deadline_of(request, self.retry_schedule))
+        request, now_ms, chunk = item.value.request, self.clock.now_ms(), fallbacks.active(item.value)
+        decisions = plan.decide_recipients(chunk, view, now_ms, plan.deadline_of(request, self.retry_schedule))
         if request.why == DIGEST:
             if decisions is None:
                 waiting = dict.fromkeys(request.positions, plan.UNCONFIRMED)
@@ -187,10 +194,11 @@ class CheckPreferences:
         else:
             count_malformed(request, decisions)
             count_unknown_zones(request, view)
-            chunk, is_decided = item.value, self._decided(request)
+            is_decided = self._decided(request)
             paced = self._paced(chunk, decisions, is_decided, counting)
             collected = self._collected(chunk, view, paced, is_decided, counting)
-            self._record(batch, item, self._counted(chunk, view, collected, is_decided, counting))
+            counted = self._counted(chunk, view, collected, is_decided, counting)
+            self._record(batch, item, fallbacks.with_fallbacks(request, counted, now_ms))
 
     def _decided(self, request: RecheckRequested) -> Callable[[], bool]:
         """Return a function that returns whether decisions about a request are recorded. It reads the log when it is
@@ -258,6 +266,16 @@ class CheckPreferences:
             return
         alone = self._counted(chunk, view, overlaid(decisions, settled.decisions), is_decided, counting)
         self._record(batch, item, alone, settled.messages)
+
+    @property
+    def _waiting(self) -> WaitingFallbacks:
+        return WaitingFallbacks(
+            sends=self.sends,
+            outcome_progress=self.outcome_progress,
+            clock=self.clock,
+            retry_schedule=self.retry_schedule,
+            emit=self._emit,
+        )
 
     @property
     def _collector(self) -> DigestCollector:

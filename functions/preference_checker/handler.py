@@ -15,6 +15,7 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver, retry_schedule
 from masscomm.clock import SystemClock
 from masscomm.directory.chosen import directory_from_environment
+from masscomm.kafka.outcome_progress import KafkaOutcomeProgress
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -39,6 +40,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         sends=DynamoDbSends.from_environment(),
         frequency_caps=DynamoDbFrequencyCaps.from_environment(),
         digests=DynamoDbDigests.from_environment(),
+        outcome_progress=KafkaOutcomeProgress.from_environment(),
         lanes=OutputLanes(
             small_sends=SmallSends(
                 per_s=environment.number("SMALL_SENDS_PER_S", PER_S),

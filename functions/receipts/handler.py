@@ -25,6 +25,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 logger = logs.logger("receipts")
 
@@ -51,6 +52,7 @@ def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
             messages=messages, publisher=publisher, directory=directory, preferences=preferences, logger=logger
         ),
         frequency_caps=DynamoDbFrequencyCaps.from_environment(),
+        sends=DynamoDbSends.from_environment(),
         delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,
         logger=logger,

@@ -1,8 +1,8 @@
 """Converts receipts to outcome records: the status sent becomes delivered or bounced, and invalid addresses and
 endpoints are suppressed.
 
-The function consumes two topics. From `outcome` it stores the providers' message ids, and gives the places of unsent
-notifications back that frequency caps have counted. A record of `receipt` may arrive
+The function consumes two topics. From `outcome` it stores the providers' message ids and what fallbacks wait for, and
+gives the places of unsent notifications back that frequency caps have counted. A record of `receipt` may arrive
 before the outcome record of its message; it is then delayed, a limited number of times. The topic also has answers to
 SMS, which apply_answers.py applies.
 """
@@ -14,6 +14,7 @@ from functools import partial
 from aws_lambda_powertools import Logger
 
 from functions.receipts.apply_answers import ApplyAnswers
+from functions.receipts.earlier_notifications import EarlierNotifications
 from functions.receipts.reading import Receipt, read
 from functions.receipts.sent_messages import MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
 from masscomm.chain.batch import Batch, Item
@@ -46,6 +47,7 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import traces
 from masscomm.stores.delayed_records.port import DelayStore
 from masscomm.stores.frequency_caps.port import FrequencyCaps
+from masscomm.stores.sends.port import Sends
 
 UNRESOLVED = "unresolved"
 _LEAST_FINAL_FIRST = (
@@ -102,6 +104,7 @@ class ProcessReceipts:
         publisher: DocumentPublisher,
         answers: ApplyAnswers,
         frequency_caps: FrequencyCaps,
+        sends: Sends,
         delay_store: DelayStore,
         clock: Clock,
         logger: Logger,
@@ -112,6 +115,7 @@ class ProcessReceipts:
         self._publisher = publisher
         self._answers = answers
         self._cap_counter = CapCounter(store=frequency_caps, clock=clock)
+        self._earlier = EarlierNotifications(sends=sends, delay_store=delay_store)
         self._delayer = Delayer(store=delay_store, clock=clock)
         self._clock = clock
         self._logger = logger
@@ -148,6 +152,8 @@ class ProcessReceipts:
         for item in batch.active():
             if isinstance(item.value, NotificationOutcome):
                 batch.attempt(item, partial(self._cap_counter.give_back, item.value))  # guard: frequency_caps.unsent
+                if item.value.fallback is not None:
+                    batch.attempt(item, partial(self._earlier.observe, batch, item, item.value, item.value.fallback))
         answers = [(item, item.value.answer) for item in batch.active() if isinstance(item.value, ParsedAnswer)]
         if answers:
             errors = self._answers.apply([answer for _, answer in answers])

@@ -31,7 +31,7 @@ _REFUSED = "refused-"
 # The fields of an outcome record that its document has.
 _OUTCOME = (
     *("send_id", "chunk_index", "club_id", "type", "channel", "requested_at"),
-    *("positions", "user_ids", "provider_message_ids"),
+    *("positions", "user_ids", "provider_message_ids", "fallback"),
 )
 # The maximum size in bytes of a document's id and of a term, as OpenSearch limits them.
 _LONGEST_ID = 512
@@ -58,6 +58,8 @@ class SentMessage:
     position: int
     user_id: int
     siblings: tuple[str, ...]
+    # As in the outcome record.
+    fallback: str | None = None
     trace: Trace | None = None
 
 
@@ -151,6 +153,7 @@ def messages_of(sent: OutcomeWithTrace) -> Iterator[tuple[str, SentMessage]]:
                     position=position,
                     user_id=user_id,
                     siblings=tuple(ids),
+                    fallback=outcome.fallback,
                     trace=sent.trace,
                 ),
             )
@@ -315,7 +318,8 @@ def _outcome_of(record_id: str, source: dict[str, Any]) -> OutcomeWithTrace:
     kept = source["outcome"]
     headers = kept["trace"]
     outcome = NotificationOutcome(
-        **{name: kept[name] for name in _OUTCOME},
+        # A document of an earlier version has no fallback.
+        **{name: kept.get(name) if name == "fallback" else kept[name] for name in _OUTCOME},
         record_id=record_id,
         parent_id="",
         step="delivery",

@@ -77,6 +77,7 @@ from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
 from masscomm.observability import logs
 from masscomm.rendering.templates import TemplateCache
@@ -86,6 +87,7 @@ from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.digests.dynamodb import DynamoDbDigests
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.sends.dynamodb import DynamoDbSends
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.inputs.receipt_events import PUSHED, of_logs
 from tests.support.servers.directory_tables import OpenSearchTables
@@ -137,6 +139,7 @@ class Chain:
             "preference_checker",
             topics.RECHECK,  # The topic of the lane in which broadcasts are checked.
             CheckPreferences(
+                outcome_progress=InMemoryOutcomeProgress(),
                 directory=self.directory,
                 clock=clock,
                 delay_store=InMemoryDelayStore(),
@@ -197,6 +200,7 @@ class Chain:
             "receipts",
             topics.RECEIPT,
             ProcessReceipts(
+                sends=InMemorySends(),
                 frequency_caps=DynamoDbFrequencyCaps(),
                 messages=self.sent_messages,
                 publisher=publisher,

@@ -5,6 +5,7 @@ from masscomm.chain.pausing import since_resumed
 from masscomm.decisions.chunk import Chunk
 from masscomm.domain.delays import RESUMED_AT_HEADER, SEND_AT
 from masscomm.domain.digests import DELAY_REASON as DIGEST
+from masscomm.domain.fallbacks import DELAY_REASON as FALLBACK
 from masscomm.domain.pace import DELAY_REASON as PACE
 from masscomm.domain.quiet_hours import DELAY_REASON as QUIET_HOURS
 from masscomm.domain.records import RecheckRequested, SendRequested
@@ -16,6 +17,9 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import REPEATED_RECIPIENTS
 
+# The delay reasons of records that may have waited long.
+_WAITED = frozenset({SEND_AT, QUIET_HOURS, PACE, DIGEST, FALLBACK})
+
 
 def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
     """Return the recipients to decide about in a record of the topics send.* or recheck. Raises DeadLetter or Retry."""
@@ -23,7 +27,7 @@ def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
         request = since_resumed(recheck_of(codec.decode("RecheckRequested", record.value)), record)
         # Many delayed records may be due at the same time, and the tenant's queue may now be leased to another tenant,
         # so the queue is assigned again.
-        queued = request.why not in (SEND_AT, QUIET_HOURS, PACE, DIGEST) and record.header(RESUMED_AT_HEADER) is None
+        queued = request.why not in _WAITED and record.header(RESUMED_AT_HEADER) is None
         return Chunk(request=request, lane=topics.lane_of(record.topic), queued=queued)
     send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
     request = chunk_of(send, record)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from masscomm.domain.categories import category, passes_opt_outs_of, resolve_channels
+from masscomm.domain.categories import category, digest_of, passes_opt_outs_of, resolve_channels
 from masscomm.domain.digests import DigestError, contents_in, digest_in
+from masscomm.domain.fallbacks import FallbackError, check_fallbacks, ends_before, fallbacks_in
 from masscomm.domain.ids import chunk_id, is_record_id, send_id_of_record
 from masscomm.domain.lanes import Lane, shared_queue
 from masscomm.domain.limits import (
@@ -25,7 +26,7 @@ from masscomm.domain.limits import (
 from masscomm.domain.local_times import first_ms, parse_local_time
 from masscomm.domain.memberships import follows_problem
 from masscomm.domain.pace import PaceError, check_pace, ends_late, is_paced, is_too_slow
-from masscomm.domain.push_options import InvalidPush, check_push
+from masscomm.domain.push_options import PUSH, InvalidPush, check_push, is_silent
 from masscomm.domain.records import (
     COPIED_TEXTS,
     MAX_COPIED_BYTES,
@@ -114,6 +115,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         return DeadLetter("invalid", problem)
     if problem := follows_problem(send.follows):  # guard: follows.invalid_record
         return DeadLetter("invalid", problem)
+    if problem := _problem_of_fallbacks(send, record):  # guard: fallbacks.invalid_record
+        return DeadLetter("invalid", problem)
     if problem := _problem_of_pace(send, record):  # guard: pace.invalid_record
         return DeadLetter("invalid", problem)
     if passes_opt_outs_of(send.type, send.template, send.timestamp):  # guard: sends.mandatory_template
@@ -184,6 +187,25 @@ def _problem_of_digest(content: ContentFields) -> str | None:
     return None
 
 
+def _problem_of_fallbacks(send: SendRequested, record: KafkaRecord) -> str | None:
+    """Return why the fallbacks of a chunk are not valid; None if they are, or if there are none."""
+    if send.fallbacks is None:
+        return None
+    try:
+        check_fallbacks(send.fallbacks, send.channels)
+        fallbacks = fallbacks_in(send.fallbacks)
+    except FallbackError as error:
+        return f"fallbacks: {error}"
+    lane = lane_of_send(send, record.topic)
+    if digest_of(send.type, send.club_id, send.timestamp, lane, send.digest) is not None:
+        return "fallbacks: the notifications of a send with fallbacks are not collected in digests"
+    if PUSH in send.channels and is_silent(send.push, PUSH):
+        return "fallbacks: a silent push has none"
+    if ends_before(fallbacks, send_at_of(send) or send.timestamp, send.expires_at):
+        return "fallbacks: they wait until after expires_at"
+    return None
+
+
 def _problem_of_pace(send: SendRequested, record: KafkaRecord) -> str | None:
     """Return why the pace of a chunk is not valid; None if it is, or if there is none."""
     if not is_paced(send):
@@ -242,6 +264,11 @@ def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R)
         raise DeadLetter("invalid", problem)
     if isinstance(record, RecheckRequested) and (problem := _problem_of_recheck_pace(record)) is not None:
         raise DeadLetter("invalid", problem)
+    if isinstance(record, RecheckRequested):
+        try:
+            fallbacks_in(record.fallbacks)
+        except FallbackError as error:
+            raise DeadLetter("invalid", f"fallbacks: {error}") from error
     return record
 
 

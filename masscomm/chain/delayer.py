@@ -13,7 +13,7 @@ from masscomm.errors import MasscommError
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Report
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore, StoreKey, key_of
 from masscomm.stores.sends.port import send_of
 
 
@@ -37,10 +37,11 @@ class Delayer:
         delay_reason: str,
         attempt: int = 0,
         headers: Headers = (),
-    ) -> None:
-        """Store a record until due_ms (ms since the epoch). Raises Retry or Stop."""
+        item_id: str | None = None,
+    ) -> StoreKey:
+        """Store a record until due_ms (ms since the epoch). Return its key in the store. Raises Retry or Stop."""
         value = codec.encode(topic, type(record).__name__, record.to_avro())
-        self.delay_value(
+        return self.delay_value(
             topic,
             record.record_id,
             value,
@@ -49,6 +50,7 @@ class Delayer:
             send=None if isinstance(record, ReceiptReceived) else send_of(record),
             attempt=attempt,
             headers=headers,
+            item_id=item_id,
         )
 
     def hold(
@@ -85,8 +87,10 @@ class Delayer:
         send: SendKey | None,
         attempt: int = 0,
         headers: Headers = (),
-    ) -> None:
-        """Store an encoded record until the time that due_ms_of returns. Raises Retry or Stop.
+        item_id: str | None = None,
+    ) -> StoreKey:
+        """Store an encoded record until the time that due_ms_of returns. Return its key in the store. Raises Retry or
+        Stop.
 
         Args:
             topic: The topic to which the record is produced when it is released.
@@ -97,18 +101,21 @@ class Delayer:
             send: The send of the record, if it belongs to one.
             attempt: The number of the delay, if the same value is delayed repeatedly.
             headers: The headers of the record when it is released.
+            item_id: The id in the store; None: it is derived from the value.
         """
-        item_id = envelope_id(record_id, value, attempt)
+        item_id = item_id or envelope_id(record_id, value, attempt)
+        now_ms = self.clock.now_ms()
         item = DelayedRecord(
             id=item_id,
-            due_ms=due_ms_of(item_id),
+            due_ms=max(due_ms_of(item_id), now_ms),
             topic=topic,
             value=value,
             delay_reason=delay_reason,
             headers=tuple(headers),
             send=send,
         )
-        self.store.put(item, self.clock.now_ms())
+        self.store.put(item, now_ms)
+        return key_of(item)
 
 
 @dataclass(frozen=True, kw_only=True)

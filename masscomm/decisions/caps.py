@@ -37,9 +37,12 @@ def is_recorded(request: RecheckRequested, is_counted: bool, decisions: ByChanne
 
     Those about a single recipient are if caps or a digest apply (`is_counted`): a later delivery of the record could
     find a free place, or none. A single recipient that is held keeps the request's id, so this decision is not
-    recorded. Those of a send with a pace always are: a later delivery would take a place of another minute.
+    recorded. Those of a send with a pace or with fallbacks always are: a later delivery would take a place of another
+    minute, or begin another wait.
     """
     if is_paced(request):  # guard: pace.single_recipient
+        return True
+    if request.fallbacks is not None:  # guard: fallbacks.single_recipient
         return True
     if len(request.positions) > 1 or not is_counted:
         return len(request.positions) > 1

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from masscomm.domain.call_results import CallResult, accepted_before_delay
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.fallbacks import DELAY_REASON as FALLBACK
 from masscomm.domain.memberships import Membership, decide_by_membership, membership_id
 from masscomm.domain.outcomes import CANCELLED, EXPIRED
 from masscomm.domain.preferences import Decision, decide_by_user_settings
@@ -29,6 +30,7 @@ NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 ADDRESS_SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
 NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
 INVALID_ADDRESS = Decision(Status.FAILED, Reason.INVALID_ADDRESS, "directory")
+REPLACED = Decision(Status.CANCELLED, Reason.REPLACED, FALLBACK)
 DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
 
 
@@ -66,6 +68,8 @@ class DirectoryView(NamedTuple):
     is_cancelled: bool = False
     # The control of the send if the send is paused.
     paused: SendControl | None = None
+    # The positions of recipients whose fallback goes in the place of this notification.
+    replaced: Collection[int] = ()
     # Whether recipients may wait for the SNS endpoints of new devices.
     awaits_endpoints: bool = True
 
@@ -169,6 +173,8 @@ class _Rules(NamedTuple):
             return make(decision=EXPIRED)
         if self.view.is_cancelled:  # guard: cancellations.before_publishing
             return make(decision=CANCELLED)
+        if position in self.view.replaced:  # guard: fallbacks.replaced
+            return make(decision=REPLACED)
         if self._user_may_be_missing(user_id) or self._may_follow(user_id):
             return make(deferred=Wait.DIRECTORY)
         decision = (

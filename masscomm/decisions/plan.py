@@ -8,6 +8,7 @@ All functions are pure: none reads a clock, a store or a topic.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from itertools import takewhile
 from typing import NamedTuple
 
 from masscomm.decisions.chunk import Chunk
@@ -16,6 +17,8 @@ from masscomm.decisions.parts import SPLIT_ABOVE, after_send_at, ranges, split_p
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
+from masscomm.domain.fallbacks import DELAY_REASON as FALLBACK
+from masscomm.domain.fallbacks import waiting_for, without
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.memberships import Membership, decide_by_membership, membership_id
@@ -45,6 +48,8 @@ _UNCOUNTED = "frequency_cap"
 # The decision for a recipient that could not be counted for frequency caps or the pace in time. The recipient continues
 # in a record of its own.
 UNCOUNTED = Decision(Status.ACCEPTED, None, _UNCOUNTED)
+# The decision for a fallback whose earlier notification has ended unsent: it continues in a record of its own.
+GOES = Decision(Status.ACCEPTED, None, FALLBACK)
 # The maximum number of delays by quiet hours; afterwards the notification expires. A user may change quiet hours
 # meanwhile, or may have quiet hours of nearly 24 hours, which have begun again at each release.
 MAX_HELD = 3
@@ -138,7 +143,7 @@ class Verdict(Enum):
 def verdict_of(decision: Decision) -> Verdict:
     if decision.status is None:
         return Verdict.ALLOWED
-    if decision in (UNCONFIRMED, UNCOUNTED) or decision.until_ms is not None:
+    if decision in (UNCONFIRMED, UNCOUNTED, GOES) or decision.until_ms is not None:
         return Verdict.DEFERRED
     return Verdict.FINAL
 
@@ -360,9 +365,8 @@ def plan(request: RecheckRequested, decisions: ByChannel, *, now_ms: int, retrie
             outcomes.append(RangeOutcomes(channel, (start, end), emitted))
             if allowed:
                 builds.append(_build_record(request, channel, (start, end), allowed))
-    return Plan(
-        delayed=delayed, outcomes=outcomes, builds=builds, forwarded=tuple(_uncounted_parts(request, decisions))
-    )
+    forwarded = (*_uncounted_parts(request, decisions), *_going_parts(request, decisions))
+    return Plan(delayed=delayed, outcomes=outcomes, builds=builds, forwarded=forwarded)
 
 
 def delay_for_directory(request: RecheckRequested, *, now_ms: int, retries: RetrySchedule) -> DelayedPart:
@@ -398,11 +402,19 @@ def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[Del
     notification in a digest, and any about a send with a pace, is recorded, so its part has an id of its own.
     """
     ends: dict[str, dict[int, tuple[int, tuple[str, ...]]]] = {}
+    earlier = waiting_for(request.fallbacks, request.channels)
+    found: dict[tuple[str, int], tuple[str, str]] = {}
     for channel in request.channels:
         for position, decision in decisions.get(channel, {}).items():
             if decision.until_ms is not None:
                 reason = _reason_of(decision)
-                together = ends.setdefault(channel if reason == DIGEST else reason, {})
+                group = channel if reason == DIGEST else reason
+                if channel in earlier:
+                    # A fallback waits for its time, or together with an earlier notification that waits itself.
+                    own = (FALLBACK, f"{FALLBACK}.{channel}")
+                    reason, group = found.get((earlier[channel][0], position), own)
+                found[channel, position] = reason, group
+                together = ends.setdefault(group, {})
                 _, waiting = together.get(position, (0, (reason,)))
                 together[position] = decision.until_ms, (*waiting, channel)
     groups = [group for each in ends.values() for group in group_by_end(each).items()]
@@ -412,15 +424,60 @@ def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[Del
             why=reason,
             held=request.held + (reason == _QUIET_HOURS),
             waited_until=due_ms,
-            send_at_local=None if reason == SEND_AT else request.send_at_local,
+            send_at_local=None if reason in (SEND_AT, FALLBACK) else request.send_at_local,
             channels=channels,
         )
+        if reason == FALLBACK:
+            yield from (DelayedPart(each, due_ms) for each in _waiting_parts(request, part))
+            continue
         # guard: digests.single_recipient
-        if len(request.positions) > 1 or reason == DIGEST or is_paced(request):
+        if len(request.positions) > 1 or reason == DIGEST or is_paced(request) or request.fallbacks is not None:
             why = f"{reason}.{'+'.join(channels)}.{due_ms}"
             record_id = released_id(request.record_id, why, request.range_start, request.range_end)
             part = replace(part, record_id=record_id, parent_id=request.record_id)
         yield DelayedPart(part, due_ms)
+
+
+def _waiting_parts(request: RecheckRequested, part: RecheckRequested) -> Iterator[RecheckRequested]:
+    """Yield the records of fallbacks that wait: each covers the range of a build record of the earlier channel."""
+    for start, end, indices in ranges(part, RANGE_SIZE):
+        record_id = _waiting_id(request, part.channels[0], (start, end))
+        yield part.part(indices, record_id=record_id, parent_id=request.record_id, range_start=start, range_end=end)
+
+
+def _waiting_id(request: RecheckRequested, channel: str, span: tuple[int, int]) -> str:
+    return released_id(request.record_id, f"{FALLBACK}.{channel}", *span)
+
+
+def going_part(request: RecheckRequested, positions: Collection[int], by: str) -> RecheckRequested:
+    """Return the record of recipients whose fallback goes, which is decided about as any other.
+
+    Args:
+        request: The record with the fallback as its first channel.
+        positions: The recipients.
+        by: The id of the record that has decided.
+    """
+    record_id = released_id(request.record_id, f"{FALLBACK}.{by}", request.range_start, request.range_end)
+    return request.part(
+        _indices(request, set(positions)),
+        record_id=record_id,
+        parent_id=request.record_id,
+        why=FALLBACK,
+        waits=0,
+        fallbacks=without(request.fallbacks, request.channels[0]),
+    )
+
+
+def _going_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[RecheckRequested]:
+    """Yield the recipients whose fallback goes because the earlier notification is not sent."""
+    waiting, taken = waiting_for(request.fallbacks, request.channels), set[int]()
+    for index, channel in enumerate(request.channels):
+        positions = {position for position, each in decisions.get(channel, {}).items() if each == GOES} - taken
+        taken |= positions
+        if positions:
+            behind = takewhile(waiting.__contains__, request.channels[index + 1 :])
+            whole = replace(request, channels=[channel, *behind], send_at_local=None)
+            yield going_part(whole, positions, channel)
 
 
 def _reason_of(decision: Decision) -> str:
@@ -453,7 +510,7 @@ def _indices(request: RecheckRequested, positions: Collection[int]) -> Iterable[
 def _build_record(
     request: RecheckRequested, channel: str, span: tuple[int, int], indices: Sequence[int]
 ) -> BuildRequested:
-    return request.derive(
+    build = request.derive(
         BuildRequested,
         "build",
         channel,
@@ -461,3 +518,8 @@ def _build_record(
         [request.positions[index] for index in indices],
         [request.user_ids[index] for index in indices],
     )
+    if request.fallbacks is None:
+        return build
+    waiting = waiting_for(request.fallbacks, request.channels)
+    behind = next((name for name, (earlier, _) in waiting.items() if earlier == channel), None)
+    return build if behind is None else replace(build, fallback=_waiting_id(request, behind, span))

@@ -157,6 +157,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "push": FieldLimit(total_bytes=MAX_PUSH_BYTES),
         "follows": FieldLimit(characters=64 + 1 + 128, pattern=FOLLOWS_PATTERN),
         "principal": FieldLimit(characters=255),
+        "fallbacks": FieldLimit(total_bytes=1_000),
         "per_minute": FieldLimit(highest=1_000_000),
         "spread_over_ms": FieldLimit(highest=round(LONGEST_PACE_S * 1000)),
     }

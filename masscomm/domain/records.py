@@ -162,6 +162,8 @@ class SendRequested(ContentFields):
     # The pace (masscomm.domain.pace): the most recipients a minute, or the time over which they are spread.
     per_minute: int | None = None
     spread_over_ms: int | None = None
+    # The channels that wait for the one before them, as JSON (masscomm.domain.fallbacks).
+    fallbacks: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +276,8 @@ class RecheckRequested(RecheckFields, ContentFields, DerivedRecord):
     send_at_local: str | None = None
     per_minute: int | None = None
     spread_over_ms: int | None = None
+    # Those of the send that wait still.
+    fallbacks: str | None = None
 
     def part(self, rows: Iterable[int], **changes: Any) -> Self:
         """Return a record with only the recipients at these indices, and with the given fields changed."""
@@ -295,6 +299,8 @@ class BuildRequested(ContentFields, ChannelRecord):
     """
 
     waited_until: int | None = None
+    # The key of the delayed record whose recipients wait for these notifications; None: there is none.
+    fallback: str | None = None
 
     @property
     def since_ms(self) -> int:
@@ -356,6 +362,9 @@ class DeliveryFields(OwnFields["DeliveryRequested"]):
 @dataclass(frozen=True, kw_only=True)
 class DeliveryRequested(DeliveryFields, SendFields, ChannelRecord):
     """The messages for recipients at positions [range_start, range_end) on one channel."""
+
+    # As in the build record.
+    fallback: str | None = None
 
     @property
     def since_ms(self) -> int:
@@ -479,6 +488,8 @@ class NotificationOutcome(OutcomeFields, ChannelRecord):
     type: str
     template: str | None = None
     locale: str | None = None
+    # As in the build record.
+    fallback: str | None = None
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     # Every device's endpoint is disabled or gone. With the status bounced, a receipt reports it.
     DEVICE_INACTIVE = "device_inactive"
     FREQUENCY_CAP = "frequency_cap"  # The user got as many notifications as the category allows in a time.
+    NOT_NEEDED = "not_needed"  # A fallback: the notification on the channel before it was sent.
     ADDRESS_SUPPRESSED = "address_suppressed"  # The address bounced permanently before, or its owner complained.
 
     # --- failed ---
@@ -71,6 +72,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     # --- cancelled ---
     CANCELLED = "cancelled"
+    REPLACED = "replaced"  # The fallback of the notification goes, because this one waited too long.
 
 
 # The rank of each status. Of two statuses of one notification, the higher rank is kept, so that merging

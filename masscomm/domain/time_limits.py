@@ -250,6 +250,14 @@ DIGESTS_KEPT_S = 16 * _DAY_S
 LONGEST_PACE_S = 7 * _DAY_S
 PACE_BOOKS_LONGER_S = 7 * _DAY_S
 
+# --- fallbacks --------------------------------------------------------------------------------------------------------
+# How long a fallback may wait, and how long what is known about it is kept after the last change.
+LONGEST_FALLBACK_S = 7 * _DAY_S
+FALLBACKS_KEPT_S = 75 * _DAY_S
+# How long preference_checker waits in an invocation until receipts has consumed the outcomes, and how often it looks.
+OUTCOMES_WAIT_S = 5.0
+OUTCOMES_POLL_S = 0.25
+
 # --- events -----------------------------------------------------------------------------------------------------------
 # How long the REST API recognises the id of an event that it has accepted.
 EVENT_IDS_KEPT_S = _DAY_S
@@ -595,6 +603,11 @@ RULES: Mapping[str, str] = {
     ),
     "86_400 <= LONGEST_PACE_S <= PACE_BOOKS_LONGER_S": "the last planned recipient finds the state of the pace",
     "LONGEST_PACE_S + RETRY_LIFETIME_S < DECISIONS_KEPT_S": "the last recipient is decided about once",
+    "LONGEST_FALLBACK_S == LONGEST_PACE_S": "both have one form",
+    "OUTCOMES_POLL_S < OUTCOMES_WAIT_S <= CDC_PROGRESS_REQUEST_S": "a wait takes no longer than a request",
+    "LONGEST_FALLBACK_S + PAUSE_LIMIT_S + RETRY_LIFETIME_S + DELAYED_KEPT_S < FALLBACKS_KEPT_S": (
+        "a fallback that waits knows the earlier notification"
+    ),
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"
     ),

@@ -50,6 +50,7 @@ OWN = {
     "principal",
     "per_minute",
     "spread_over_ms",
+    "fallbacks",
 }
 
 

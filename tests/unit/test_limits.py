@@ -20,6 +20,7 @@ from masscomm.http.problem import Problem
 from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.observability import logs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
@@ -140,6 +141,7 @@ class Path(Chain):
             registration=Registration(sends=self.register),
         )
         self.checker = CheckPreferences(
+            outcome_progress=InMemoryOutcomeProgress(),
             directory=InMemoryDirectory(),
             clock=self.clock,
             delay_store=InMemoryDelayStore(),

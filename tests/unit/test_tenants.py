@@ -24,6 +24,7 @@ from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.domain.lanes import Lane
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.kafka.producer import Headers, Report
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
@@ -52,6 +53,7 @@ class DeliveryToTenants(Delivery):
         )
         self.functions: dict[str, UseCase[Any]] = {
             "preference_checker": CheckPreferences(
+                outcome_progress=InMemoryOutcomeProgress(),
                 directory=self.directory,
                 clock=self.clock,
                 delay_store=self.delay_store,

@@ -175,6 +175,11 @@ class DynamoDbDelayStore:
             if (row := self._get((found["due_bucket"]["S"], found["id"]["S"]))) is not None:
                 yield from self._read(row)
 
+    def find(self, key: StoreKey) -> DelayedRecord | None:
+        row = self._get(key)
+        found = () if row is None else self._read(row)
+        return next((each for each in found if isinstance(each, DelayedRecord)), None)
+
     def put_controlled(self, controlled: ControlledSend) -> None:
         with answering(_WHAT):
             self._client.put_item(

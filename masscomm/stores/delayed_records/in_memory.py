@@ -77,6 +77,9 @@ class InMemoryDelayStore(InMemoryStore):
             if item.send == send and delay_reason in (None, item.delay_reason):
                 yield unreadable(key, "damaged") if key in self.unreadable else item
 
+    def find(self, key: StoreKey) -> DelayedRecord | None:
+        return None if key in self.unreadable else self.items.get(key)
+
     def put_controlled(self, controlled: ControlledSend) -> None:
         self.changed[controlled.send] = controlled.changed_at_ms
 

@@ -120,6 +120,22 @@ def key_of(item: DelayedRecord) -> StoreKey:
     return bucket, f"{item.due_ms:015d}#{item.id}"
 
 
+def text_of_key(key: StoreKey) -> str:
+    """Return the key of a copy as records carry it."""
+    return "/".join(key)
+
+
+def key_in(text: str) -> StoreKey:
+    """Return the key of a copy in a record."""
+    bucket, _, id_ = text.partition("/")
+    return bucket, id_
+
+
+def record_id_in(key: StoreKey) -> str:
+    """Return the id of the copy with this key."""
+    return key[1].partition("#")[2]
+
+
 def unreadable(key: StoreKey, error: str) -> UnreadableItem:
     """Return an item of the store that cannot be read, under its key."""
     return UnreadableItem(store=TABLE, key=dict(zip(_KEY, key, strict=True)), error=error)
@@ -174,6 +190,10 @@ class DelayStore(Protocol):
         """Yield the copies of a send, due or not, which the store has had for some seconds. With a delay reason, yield
         only those with this reason.
         """
+        ...
+
+    def find(self, key: StoreKey) -> DelayedRecord | None:
+        """Return the copy with this key, due or not; None if it is damaged, or is not stored any more."""
         ...
 
     def put_controlled(self, controlled: ControlledSend) -> None:

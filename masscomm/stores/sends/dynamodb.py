@@ -14,10 +14,17 @@ from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transa
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.fallbacks import NO_STATE, Decided, FallbackState, Verdict
 from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.pace import PaceBook
 from masscomm.domain.sends import Expansion, Part, Parts, Send, SendControl, SendKey, Source
-from masscomm.domain.time_limits import ANNOUNCEMENTS_KEPT_S, EXPANSIONS_OUTLIVE_S, PACE_BOOKS_LONGER_S
+from masscomm.domain.statuses import Status
+from masscomm.domain.time_limits import (
+    ANNOUNCEMENTS_KEPT_S,
+    EXPANSIONS_OUTLIVE_S,
+    FALLBACKS_KEPT_S,
+    PACE_BOOKS_LONGER_S,
+)
 from masscomm.errors import MasscommError, Retry
 from masscomm.observability.unreadable_items import DAMAGE, UnreadableItem, described, read_each, report_unreadable
 from masscomm.stores.sends.port import Announcement, ExpandedChunk, Position, Progress
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 _WHAT = "the register of sends"
 INDEX = "listed"
 _SEND, _PART, _CHUNK, _PROGRESS, MESSAGE, _PACE = "send", "part#", "chunk#", "progress", "message", "pace"
+_FALLBACK = "fallback#"
 # The keys of items that belong to no send: no send's id contains the sign #.
 _CHANGED, _POSITION = "#changed", {"send_id": {"S": "#position"}, "part": {"S": "counts"}}
 # The largest item of a send, its names included, and what its message has in addition to the packed texts.
@@ -259,6 +267,32 @@ class DynamoDbSends(TableAdapter):
         if before.revision:
             values = {":club": _number(send.key.club_id), ":before": _number(before.revision)}
             condition = "club_id = :club AND revision = :before"  # guard: pace.changed_meanwhile
+            put |= {"ConditionExpression": condition, "ExpressionAttributeValues": values}
+        try:
+            with answering(_WHAT):
+                self._client.put_item(**put)
+        except ConditionFailed:
+            return False
+        return True
+
+    # --- fallbacks ----------------------------------------------------------------------------------------------------
+
+    def fallback(self, key: SendKey, record_id: str) -> FallbackState:
+        item = self._get(_key(key.send_id, f"{_FALLBACK}{record_id}")) if key.is_valid else None
+        return NO_STATE if item is None or item.get("club_id") != _number(key.club_id) else _fallback(item)
+
+    def set_fallback(self, key: SendKey, record_id: str, state: FallbackState) -> bool:
+        item = {
+            **_key(key.send_id, f"{_FALLBACK}{record_id}"),
+            "club_id": _number(key.club_id),
+            "state": {"B": _packed_state(state)},
+            "revision": _number(state.revision + 1),
+            "expires_at": _number(self._clock.now_ms() // 1000 + FALLBACKS_KEPT_S),
+        }
+        put = self._put_if_absent(item)
+        if state.revision:
+            values = {":club": _number(key.club_id), ":before": _number(state.revision)}
+            condition = "club_id = :club AND revision = :before"  # guard: fallbacks.changed_meanwhile
             put |= {"ConditionExpression": condition, "ExpressionAttributeValues": values}
         try:
             with answering(_WHAT):
@@ -579,6 +613,30 @@ def _pace(item: Mapping[str, Any]) -> PaceBook:
         return PaceBook(**{name: int(item[name]["N"]) for name in _OF_PACE})
     except (LookupError, ValueError, TypeError) as error:
         raise Retry(f"the state of a pace is malformed: {error!r}") from error
+
+
+def _packed_state(state: FallbackState) -> bytes:
+    """Return the state of a waiting record as compressed JSON: 500 recipients take some 3 kB."""
+    by_status: dict[str, list[int]] = {}
+    for position, status in sorted(state.statuses.items()):
+        by_status.setdefault(status, []).append(position)
+    document = {"statuses": by_status, "decided": state.decided}
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
+
+
+def _fallback(item: Mapping[str, Any]) -> FallbackState:
+    """Return the state of a waiting record in an item. Raises Retry if the item is malformed."""
+    try:
+        document = json.loads(zlib.decompress(bytes(item["state"]["B"])))
+        return FallbackState(
+            statuses={position: Status(name) for name, some in document["statuses"].items() for position in some},
+            decided=tuple(
+                Decided(by, Verdict(verdict), tuple(positions)) for by, verdict, positions, *_ in document["decided"]
+            ),
+            revision=int(item["revision"]["N"]),
+        )
+    except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:
+        raise Retry(f"the state of fallbacks is malformed: {error!r}") from error
 
 
 def _parts(item: Mapping[str, Any]) -> Parts:

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.fallbacks import NO_STATE, FallbackState
 from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.pace import PaceBook
 from masscomm.domain.sends import Expansion, Part, Send, SendControl, SendKey
-from masscomm.domain.time_limits import PACE_BOOKS_LONGER_S
+from masscomm.domain.time_limits import FALLBACKS_KEPT_S, PACE_BOOKS_LONGER_S
 from masscomm.errors import MasscommError
 from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.sends.port import Announcement, ExpandedChunk, Position, Progress
@@ -34,6 +35,7 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
         self.recorded: dict[tuple[str, int], ExpandedChunk] = {}
         self.advanced: dict[str, Progress] = {}
         self.paces: dict[SendKey, tuple[PaceBook, int]] = {}
+        self.fallbacks: dict[tuple[SendKey, str], tuple[FallbackState, int]] = {}
         self.changed: dict[SendKey, int] = {}
         # The keys of each call of `read`.
         self.reads: list[frozenset[SendKey]] = []
@@ -154,6 +156,20 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
         """Return whether the state of a pace under the id of a send is another tenant's."""
         others = [each for each in self.paces if each.send_id == key.send_id and each.club_id != key.club_id]
         return any(self.pace(each) != PaceBook() for each in others)
+
+    def fallback(self, key: SendKey, record_id: str) -> FallbackState:
+        with self._lock:
+            state, kept_until = self.fallbacks.get((key, record_id), (NO_STATE, 0))
+        return state if kept_until > self._clock.now_ms() // 1000 else NO_STATE
+
+    def set_fallback(self, key: SendKey, record_id: str, state: FallbackState) -> bool:
+        others = [each for each in self.fallbacks if each[1] == record_id and each[0] != key]
+        with self._lock:
+            if self.fallback(key, record_id).revision != state.revision or others:
+                return False
+            kept_until = self._clock.now_ms() // 1000 + FALLBACKS_KEPT_S
+            self.fallbacks[key, record_id] = (replace(state, revision=state.revision + 1), kept_until)
+        return True
 
     def listed(self, club_id: int, *, start_ms: int, before_ms: int) -> Iterator[Send]:
         found = [

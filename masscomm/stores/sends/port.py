@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from masscomm.domain.fallbacks import FallbackState
 from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.pace import PaceBook
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
@@ -158,6 +159,18 @@ class Sends(Protocol):
     def set_pace(self, send: Send, book: PaceBook, before: PaceBook) -> bool:
         """Store the state of the pace of a send. Return False if it has changed since `before` was read, or belongs to
         another tenant.
+        """
+        ...
+
+    def fallback(self, key: SendKey, record_id: str) -> FallbackState:
+        """Return what is known about the recipients of a waiting record. It is empty before the first change, and for
+        another tenant's send.
+        """
+        ...
+
+    def set_fallback(self, key: SendKey, record_id: str, state: FallbackState) -> bool:
+        """Store what is known about the recipients of a waiting record. Return False if it has changed since `state`
+        was read, or belongs to another tenant.
         """
         ...
 

@@ -30,6 +30,7 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry, InMemorySchemaRegistr
 from masscomm.kafka.dead_letters import REPLAYED, dead_letter_headers
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.kafka.payloads import payload_of
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.kafka.topic_reading import read_topic
@@ -158,6 +159,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
     directory = InMemoryDirectory()
     directory.put(User(user_id=1, club_id=7), UserSettings(user_id=1))
     use_case = CheckPreferences(
+        outcome_progress=InMemoryOutcomeProgress(),
         directory=directory,
         clock=FixedClock(NOW),
         delay_store=InMemoryDelayStore(),

@@ -19,6 +19,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry, own_schema
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import parse
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
@@ -90,6 +91,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
     clock = FixedClock(NOW)
     driver = BatchDriver(function="preference_checker", codec=codec, producer=producer)
     use_case = CheckPreferences(
+        outcome_progress=InMemoryOutcomeProgress(),
         directory=directory,
         clock=clock,
         delay_store=InMemoryDelayStore(),

@@ -18,6 +18,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.http.tenant import Clubs
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
@@ -68,6 +69,7 @@ def test_ended_send_is_readable_without_a_job(
         results=ResultWriter(results=results),
     )
     use_case = CheckPreferences(
+        outcome_progress=InMemoryOutcomeProgress(),
         directory=directory,
         clock=clock,
         delay_store=InMemoryDelayStore(),

@@ -14,7 +14,15 @@ from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import (
+    ControlledSend,
+    DelayedRecord,
+    DelayStore,
+    key_in,
+    key_of,
+    record_id_in,
+    text_of_key,
+)
 from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000
@@ -59,6 +67,18 @@ class DelayStoreContract(ABC):
         assert due(store, NOW - 1) == []
         assert due(store, NOW) == [now]
         assert set(ids(due(store, NOW + 1))) == {now.id, later.id}
+
+    def test_copy_is_found_by_its_key_until_it_is_released(self, store: DelayStore) -> None:
+        item = delayed_record(NOW + HOUR, value=incompressible("one"), headers=(("a", b"b"),))
+        key = key_in(text_of_key(key_of(item)))
+        assert (record_id_in(key), store.find(key)) == (item.id, None)
+        store.put(item, NOW)
+        assert store.find(key) == item
+        store.done(item)
+        assert store.find(key) is None
+        store.put(item, NOW)
+        self.damage(store, item)
+        assert store.find(key) is None
 
     def test_records_due_during_a_long_outage_are_swept(self, store: DelayStore) -> None:
         items = [delayed_record(NOW + minutes * 60_000) for minutes in (0, 1, 60, 7 * 24 * 60)]

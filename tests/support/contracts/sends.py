@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from masscomm.clock import FixedClock
+from masscomm.domain.fallbacks import NO_STATE, Verdict
 from masscomm.domain.kept_messages import MAX_MESSAGE_BYTES, KeptMessage
 from masscomm.domain.pace import PaceBook
 from masscomm.domain.sends import Expansion, Part, Parts, Send, SendControl, SendKey, Source, controlled
+from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import (
     CONTROLLED_SENDS_KEPT_S,
+    FALLBACKS_KEPT_S,
     MESSAGES_KEPT_S,
     PACE_BOOKS_LONGER_S,
     REGISTERED_SENDS_KEPT_S,
@@ -427,6 +430,41 @@ class SendsContract:
         clock.advance(2)
         assert sends.pace(KEY) == PaceBook()
         assert sends.set_pace(SEND, PaceBook(minute=2), PaceBook())
+
+    # --- fallbacks ----------------------------------------------------------------------------------------------------
+
+    def test_state_of_fallbacks_is_read_again(self, sends: Sends) -> None:
+        assert sends.fallback(KEY, "f") == NO_STATE
+        state = NO_STATE.with_statuses({0: Status.SENT, 1: Status.FAILED, 499: Status.FAILED})
+        assert sends.set_fallback(KEY, "f", state)
+        assert sends.fallback(KEY, "f") == replace(state, revision=1)
+        decided = replace(state, revision=1).deciding("o", {1: Verdict.GOES, 0: Verdict.NOT_NEEDED})
+        assert sends.set_fallback(KEY, "f", decided)
+        assert sends.fallback(KEY, "f") == replace(decided, revision=2)
+        assert (sends.fallback(KEY, "g"), sends.find(KEY.send_id)) == (NO_STATE, None)
+
+    @pytest.mark.kills(guard="fallbacks.changed_meanwhile")
+    def test_state_of_fallbacks_that_changed_meanwhile_is_kept(self, sends: Sends) -> None:
+        state = NO_STATE.with_statuses({0: Status.SENT})
+        assert sends.set_fallback(KEY, "f", state)
+        assert not sends.set_fallback(KEY, "f", NO_STATE)
+        assert sends.set_fallback(KEY, "f", replace(state, revision=1))
+        assert not sends.set_fallback(KEY, "f", replace(NO_STATE, revision=1))
+        assert sends.fallback(KEY, "f") == replace(state, revision=2)
+
+    def test_state_of_fallbacks_is_its_tenants(self, sends: Sends) -> None:
+        assert sends.set_fallback(KEY, "f", NO_STATE.with_statuses({0: Status.SENT}))
+        other = SendKey(KEY.club_id + 1, KEY.send_id)
+        assert sends.fallback(other, "f") == NO_STATE
+        assert not sends.set_fallback(other, "f", NO_STATE.with_statuses({0: Status.FAILED}))
+
+    def test_state_of_fallbacks_expires(self, sends: Sends, clock: FixedClock) -> None:
+        assert sends.set_fallback(KEY, "f", NO_STATE.with_statuses({0: Status.SENT}))
+        clock.advance(FALLBACKS_KEPT_S - 1)
+        assert sends.fallback(KEY, "f").statuses == {0: Status.SENT}
+        clock.advance(2)
+        assert sends.fallback(KEY, "f") == NO_STATE
+        assert sends.set_fallback(KEY, "f", NO_STATE.with_statuses({0: Status.FAILED}))
 
     def test_changed_control_has_a_pace(self, sends: Sends) -> None:
         _register(sends, SEND)

@@ -11,6 +11,7 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord, RecheckRequested
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.digests.in_memory import InMemoryDigests
@@ -30,6 +31,7 @@ class Checker(Chain):
         self.register = InMemorySends(self.clock)
         self.frequency_caps = InMemoryFrequencyCaps()
         self.digests = InMemoryDigests()
+        self.outcome_progress = InMemoryOutcomeProgress()
         self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
@@ -41,6 +43,7 @@ class Checker(Chain):
             decision_log=self.log,
             frequency_caps=self.frequency_caps,
             digests=self.digests,
+            outcome_progress=self.outcome_progress,
             sends=self.register,
         )
 

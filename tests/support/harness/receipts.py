@@ -20,6 +20,7 @@ from masscomm.kafka import topics
 from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.contracts.sent_messages import outcome
 from tests.support.harness.chain import Chain, entry
 
@@ -47,6 +48,7 @@ def process_receipts(chain: Chain) -> ProcessReceipts:
     messages, publisher = InMemorySentMessages(), InMemoryDocumentPublisher()
     return ProcessReceipts(
         frequency_caps=InMemoryFrequencyCaps(),
+        sends=InMemorySends(chain.clock),
         messages=messages,
         publisher=publisher,
         answers=apply_answers(chain, messages, publisher),
@@ -68,9 +70,11 @@ class Receipts(Chain):
         self.directory = InMemoryDirectory()
         self.delay_store = InMemoryDelayStore()
         self.frequency_caps = InMemoryFrequencyCaps()
+        self.register = InMemorySends(self.clock)
         self.process = ProcessReceipts(
             frequency_caps=self.frequency_caps,
             messages=self.messages,
+            sends=self.register,
             publisher=self.publisher,
             answers=apply_answers(self, self.messages, self.publisher, self.directory),
             delay_store=self.delay_store,

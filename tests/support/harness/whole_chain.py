@@ -26,6 +26,7 @@ from masscomm.domain.sends import Send, SendKey, controlled
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
@@ -70,6 +71,7 @@ class ThreeSteps(Delivery):
         self.log = InMemoryDecisionLog()
         self.frequency_caps = InMemoryFrequencyCaps()
         self.digests = InMemoryDigests()
+        self.outcome_progress = InMemoryOutcomeProgress()
         self.checker = CheckPreferences(
             directory=self.directory,
             clock=self.clock,
@@ -77,6 +79,7 @@ class ThreeSteps(Delivery):
             decision_log=self.log,
             frequency_caps=self.frequency_caps,
             digests=self.digests,
+            outcome_progress=self.outcome_progress,
             sends=self.register,
         )
         self.builder = BuildMessages(

@@ -17,6 +17,7 @@ from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.digests.in_memory import InMemoryDigests
@@ -74,6 +75,7 @@ class DelayingChecker(Chain):
 
     def environment(self) -> CheckPreferences:
         return CheckPreferences(
+            outcome_progress=InMemoryOutcomeProgress(),
             directory=self.directory,
             clock=self.clock,
             delay_store=self.store,

@@ -23,6 +23,7 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
@@ -40,6 +41,7 @@ def _checker(rescheduler: Rescheduler) -> CheckPreferences:
     for user_id in (1, 2):
         directory.put(User(user_id=user_id, club_id=7), UserSettings(user_id=user_id))
     return CheckPreferences(
+        outcome_progress=InMemoryOutcomeProgress(),
         directory=directory,
         clock=rescheduler.clock,
         delay_store=rescheduler.store,

@@ -1,0 +1,259 @@
+"""A fallback waits for the notification on the channel before it, and ends once."""
+
+from collections.abc import Callable
+
+import pytest
+
+from masscomm.domain.provider_errors import Rejected, Transient
+from masscomm.domain.users import User, UserSettings
+from masscomm.errors import Retry
+from masscomm.kafka import topics
+from tests.support.harness.chain import NOW, send
+from tests.support.harness.fallbacks import KEY, FallbackChain
+
+SENT, NOT_NEEDED = ("sent", None), ("suppressed", "not_needed")
+
+
+@pytest.fixture
+def chain() -> FallbackChain:
+    return FallbackChain()
+
+
+def test_sent_notification_needs_no_fallback(chain: FallbackChain) -> None:
+    chain.request([1, 2])
+    assert chain.of_user() == {"push": SENT, "email": ("scheduled", None)}
+    assert {each.layer for outcome in chain.outcomes() for each in outcome.results} >= {"fallback"}
+    chain.after(minutes=9)
+    assert chain.of_user()["email"] == ("scheduled", None)
+    chain.after(minutes=1)
+    assert chain.of_user() == {"push": SENT, "email": NOT_NEEDED}
+    assert (chain.mailed(), chain.times_ended(), chain.delay_store.items) == ([], {1}, {})
+
+
+@pytest.mark.parametrize("users", [[1], [1, 2, 3]])
+def test_failed_notification_lets_its_fallback_go_at_once(chain: FallbackChain, users: list[int]) -> None:
+    chain.push.fail = lambda arn: Rejected("no") if arn == "arn-1" else None
+    chain.request(users)
+    assert chain.of_user() == {"push": ("failed", "provider_rejected"), "email": SENT}
+    chain.after(minutes=10)
+    assert (chain.mailed(), chain.times_ended()) == (["user1@example.com"], {1})
+    assert {chain.of_user(user)["email"] for user in users[1:]} <= {NOT_NEEDED}
+
+
+@pytest.mark.kills(guard="fallbacks.single_recipient")
+def test_redelivered_send_begins_no_second_wait(chain: FallbackChain) -> None:
+    chain.request([1])
+    chain.clock.advance(120)
+    chain.request([1])
+    assert len(chain.delay_store.items) == 1
+
+
+def test_suppressed_notification_lets_its_fallback_go_at_once(chain: FallbackChain) -> None:
+    """The decision about the earlier channel is made by preference_checker itself."""
+    chain.directory.put(UserSettings(user_id=1, channels={"push": False}))
+    chain.request([1])
+    assert chain.of_user() == {"push": ("suppressed", "opted_out"), "email": SENT}
+    assert chain.delay_store.items == {}
+
+
+def test_preferences_are_checked_again_before_a_fallback(chain: FallbackChain) -> None:
+    chain.push.fail = lambda _: Transient("throttled", throttled=True)
+    chain.request([1, 2])
+    chain.directory.put(UserSettings(user_id=1, channels={"email": False}))
+    chain.after(minutes=10)
+    assert chain.of_user()["email"] == ("suppressed", "opted_out")
+    assert chain.of_user(2)["email"] == SENT
+
+
+@pytest.mark.kills(guard="fallbacks.replaced")
+@pytest.mark.kills(guard="fallbacks.stored_before_produced")
+def test_waiting_notification_is_replaced(chain: FallbackChain) -> None:
+    chain.push.fail = lambda _: Transient("throttled", throttled=True)
+    chain.request([1, 2])
+    chain.after(minutes=10)
+    assert chain.mailed() == ["user1@example.com", "user2@example.com"]
+    chain.push.fail = lambda _: None
+    chain.after(minutes=60)
+    assert chain.push.published == []
+    assert chain.of_user() == {"push": ("cancelled", "replaced"), "email": SENT}
+    assert chain.times_ended() == {1}
+
+
+def test_fallback_after_a_published_message_is_not_needed(chain: FallbackChain) -> None:
+    """The provider accepts the message in the last minute."""
+    chain.push.fail = lambda _: Transient("throttled", throttled=True)
+    chain.request([1])
+    chain.push.fail = lambda _: None
+    chain.after(minutes=9)
+    assert chain.of_user()["push"] == SENT
+    chain.after(minutes=1)
+    assert chain.of_user() == {"push": SENT, "email": NOT_NEEDED}
+    assert chain.mailed() == []
+
+
+@pytest.mark.kills(guard="fallbacks.absent_outcome")
+def test_fallback_waits_until_the_outcomes_are_consumed(chain: FallbackChain) -> None:
+    chain.stopped = {topics.OUTCOME}
+    chain.request([1, 2])
+    chain.outcome_progress.passed_ms = NOW
+    for _ in range(3):
+        chain.after(minutes=10)
+    assert chain.of_user()["email"] == ("scheduled", None)
+    chain.stopped, chain.outcome_progress.passed_ms = set(), None
+    chain.settle()
+    chain.after(minutes=1)
+    assert (chain.of_user()["email"], chain.mailed()) == (NOT_NEEDED, [])
+
+
+def test_unknown_outcomes_end_a_fallback_as_expired(chain: FallbackChain) -> None:
+    chain.stopped = {topics.OUTCOME}
+    chain.outcome_progress.passed_ms = NOW
+    chain.request([1])
+    for _ in range(2):
+        chain.after(minutes=4 * 1_440)
+    assert (chain.of_user()["email"], chain.mailed()) == (("expired", "expired"), [])
+
+
+def test_cancelled_send_has_no_fallback(chain: FallbackChain) -> None:
+    chain.stopped = {topics.DELIVERY}
+    chain.request([1, 2])
+    chain.control(cancelled_at_ms=NOW)
+    chain.stopped = set()
+    chain.settle()
+    chain.after(minutes=10)
+    cancelled = ("cancelled", "cancelled")
+    assert chain.of_user() == {"push": cancelled, "email": cancelled}
+    assert (chain.mailed(), chain.times_ended()) == ([], {1})
+
+
+def test_fallback_of_a_paused_send_waits(chain: FallbackChain) -> None:
+    chain.stopped = {topics.DELIVERY}
+    chain.request([1, 2])
+    chain.control(paused_at_ms=NOW)
+    chain.stopped = set()
+    chain.after(minutes=10)
+    assert chain.of_user()["email"] == ("scheduled", None)
+    chain.control(paused_at_ms=None, resumed_at_ms=chain.clock.now_ms())
+    chain.after(minutes=1)
+    ends = chain.of_user()
+    assert ends in ({"push": SENT, "email": NOT_NEEDED}, {"push": ("cancelled", "replaced"), "email": SENT})
+    assert (len(chain.push.published) + len(chain.mailed()), chain.times_ended()) == (2, {1})
+
+
+def test_fallback_waits_with_a_held_notification(chain: FallbackChain) -> None:
+    """The ten minutes begin when the earlier notification is let through."""
+    night = {"start": "22:00", "end": "07:00"}  # NOW is at 22:13 UTC.
+    for user in (1, 2):
+        chain.directory.put(UserSettings(user_id=user, quiet_hours=night))
+        chain.put_user(user, time_zone="UTC")
+    chain.request([1, 2])
+    assert chain.of_user() == {"push": ("held", None), "email": ("scheduled", None)}
+    assert len(chain.delay_store.items) == 1
+    chain.after(minutes=9 * 60)
+    assert chain.of_user() == {"push": SENT, "email": ("scheduled", None)}
+    chain.after(minutes=10)
+    assert (chain.of_user()["email"], chain.times_ended()) == (NOT_NEEDED, {1})
+
+
+def test_each_fallback_waits_for_the_one_before_it(chain: FallbackChain) -> None:
+    text = '[{"channel":"email","if":"not_sent","after":"10m"},{"channel":"sms","if":"not_sent","after":"1h"}]'
+    chain.put_user(1, phone="+4917012345678")
+    chain.put_user(2, phone="+4917012345679")
+    chain.push.fail = lambda _: Transient("throttled", throttled=True)
+    chain.directory.put(UserSettings(user_id=2, channels={"email": False}))
+    chain.request([1, 2], ("push", "email", "sms"), fallbacks=text)
+    assert {result for (_, channel), result in chain.results().items() if channel == "sms"} == {("scheduled", None)}
+    chain.after(minutes=10)
+    assert chain.of_user()["sms"] == ("scheduled", None)
+    assert chain.of_user(2)["email"] == ("suppressed", "opted_out")
+    assert chain.of_user(2)["sms"][0] != "scheduled"
+    chain.after(minutes=60)
+    assert chain.of_user()["email"] == SENT
+    assert chain.of_user()["sms"] == NOT_NEEDED
+    assert chain.times_ended() == {1}
+
+
+@pytest.mark.parametrize("topic", [topics.RECHECK, topics.OUTCOME, topics.BUILD, topics.DELIVERY])
+def test_redelivery_repeats_no_fallback(chain: FallbackChain, topic: str) -> None:
+    chain.push.fail = lambda arn: Rejected("no") if arn == "arn-1" else None
+    chain.request([1, 2, 3])
+    chain.again(topic)
+    chain.after(minutes=10)
+    chain.again(topic)
+    assert chain.mailed() == ["user1@example.com"]
+    assert chain.times_ended() == {1}
+
+
+def test_late_failure_finds_the_decision(chain: FallbackChain) -> None:
+    """The outcome of a failure is consumed after the fallback has gone because of the time."""
+    chain.push.fail = lambda _: Transient("throttled", throttled=True)
+    chain.request([1, 2])
+    chain.after(minutes=10)
+    assert chain.mailed() == ["user1@example.com", "user2@example.com"]
+    chain.push.fail = lambda _: Rejected("no")
+    chain.after(minutes=60)
+    assert (len(chain.mailed()), chain.times_ended()) == (2, {1})
+
+
+@pytest.mark.parametrize("store", ["register", "delay_store"])
+def test_failing_store_holds_the_outcome(chain: FallbackChain, store: str) -> None:
+    chain.push.fail = lambda _: Rejected("no")
+    chain.stopped = {topics.OUTCOME}
+    chain.request([1, 2])
+    getattr(chain, store).failing = Retry("no answer")
+    values = [
+        chain.encoded(outcome, topics.OUTCOME, offset=offset)
+        for offset, outcome in enumerate(chain.outcomes())
+        if outcome.channel == "push"
+    ]
+    assert chain.run(chain.receipts, *values) == list(range(len(chain.outcomes())))[-len(values) :]
+    getattr(chain, store).failing = None
+    chain.stopped = set()
+    chain.settle()
+    assert len(chain.mailed()) == 2
+
+
+def test_killed_consumer_of_outcomes_loses_no_fallback(chain: FallbackChain) -> None:
+    """It is killed after it has stored that the fallback goes; the waiting record repeats this."""
+    chain.push.fail = lambda _: Rejected("no")
+    chain.stopped = {topics.OUTCOME}
+    chain.request([1, 2])
+    values = [chain.encoded(each, topics.OUTCOME) for each in chain.outcomes() if each.channel == "push"]
+    chain.producer.fail = lambda *_: Retry("killed")
+    assert chain.run(chain.receipts, *values) != []
+    chain.producer.fail = lambda *_: None
+    chain.after(minutes=10)
+    assert (len(chain.mailed()), chain.times_ended()) == (2, {1})
+
+
+REFUSED: list[Callable[[], dict[str, object]]] = [
+    lambda: {"fallbacks": "[]"},
+    lambda: {"fallbacks": "{"},
+    lambda: {"fallbacks": '[{"channel":"push","if":"not_sent","after":"10m"}]'},
+    lambda: {"fallbacks": '[{"channel":"sms","if":"not_sent","after":"10m"}]'},
+    lambda: {"fallbacks": '[{"channel":"email","if":"unread","after":"10m"}]'},
+    lambda: {"fallbacks": '[{"channel":"email","if":"not_sent","after":"8d"}]'},
+    lambda: {"fallbacks": '[{"channel":"email","if":"not_sent"}]'},
+    lambda: {"channels": ["push", "email", "push"]},
+    lambda: {"channels": []},
+    lambda: {"digest": '{"template":"t","window":"1h"}'},
+    lambda: {"push": '{"silent":true}'},
+    lambda: {"expires_at": NOW + 600_000},
+]
+
+
+@pytest.mark.kills(guard="fallbacks.invalid_record")
+@pytest.mark.parametrize("values", REFUSED)
+def test_invalid_fallbacks_of_a_record_are_refused(
+    chain: FallbackChain, values: Callable[[], dict[str, object]]
+) -> None:
+    chain.request([1], **values())  # type: ignore[arg-type]
+    assert [each["masscomm.reason"] for each in chain.dead_letters()] == ["invalid"]
+    assert chain.register.fallback(KEY, "x").revision == 0
+    assert (chain.push.published, chain.mailed()) == ([], [])
+
+
+def test_user_without_device_gets_the_fallback(chain: FallbackChain) -> None:
+    chain.directory.put(User(user_id=4, club_id=7, email="user4@example.com"), UserSettings(user_id=4))
+    chain.process(send([4], channels=["push", "email"], fallbacks='[{"channel":"email","if":"not_sent","after":"1d"}]'))
+    assert chain.of_user(4) == {"push": ("suppressed", "no_device"), "email": SENT}
