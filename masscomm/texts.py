@@ -404,6 +404,15 @@ class Text(StrEnum):
         "must have template, and either window, at most {days} days such as 1h, or at, such as 08:00; it may have key, "
         "the name of a variable, and list from 1 to {listed}"
     )
+    FALLBACK_FORM = (
+        "must be the name of a channel, or an object with channel, if ({conditions}) and after, such as 10m, at most "
+        "{days}d"
+    )
+    FALLBACK_FIRST = "has a condition: there is no channel before it"
+    FALLBACK_TWICE = "has a channel twice, and conditions"
+    FALLBACK_OF_DIGEST = "has a condition: notifications in digests have none"
+    FALLBACK_OF_SILENT = "has a condition: a send with a silent push has none"
+    FALLBACK_AFTER_END = "waits until after expires_at"
     PACE_TWICE = "is given with spread_over: a send has one of the two"
     PACE_OF_CRITICAL = "a critical send has no pace"
     PACE_TOO_SLOW = "is too small: the send would take more than {days} days"

@@ -7,6 +7,7 @@ from itertools import batched
 from functions.send_handler.send_request import SendRequest, bytes_of
 from masscomm.domain.categories import announced_channels, resolve_channels
 from masscomm.domain.digests import digest_text
+from masscomm.domain.fallbacks import fallbacks_text
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_RECIPIENT_DATA_BYTES, CHUNK_SIZE
 from masscomm.domain.records import SendRequested
@@ -80,7 +81,7 @@ def channels_of(send: SendRequest, identity: SendIdentity) -> list[str]:
 
 def _named_channels(send: SendRequest, identity: SendIdentity) -> list[str]:
     """Return the channels that the records of a send name; none: those of its category."""
-    return list(send.channels) or announced_channels(send.type, send.club_id, identity.requested_at_ms)
+    return send.channel_names or announced_channels(send.type, send.club_id, identity.requested_at_ms)
 
 
 def record_of(
@@ -118,6 +119,7 @@ def record_of(
         digest=None if send.digest is None else digest_text(send.digest.digest()),
         per_minute=send.per_minute,
         spread_over_ms=send.spread_over_ms,
+        fallbacks=fallbacks_text(send.fallbacks),
     )
 
 

@@ -22,6 +22,8 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
     field_validator,
     with_config,
 )
@@ -48,6 +50,7 @@ from masscomm.domain.digests import (
     DigestError,
     read_digest,
 )
+from masscomm.domain.fallbacks import CONDITIONS, Fallback, ends_before
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
     FIELDS_OF_SEND,
@@ -57,7 +60,7 @@ from masscomm.domain.limits import (
     REQUEST_RECIPIENT_DATA_BYTES,
 )
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
-from masscomm.domain.pace import SPREAD_PATTERN, ends_late, is_too_slow, spread_ms_in
+from masscomm.domain.pace import SPREAD_PATTERN, PaceError, ends_late, is_too_slow, spread_ms_in
 from masscomm.domain.push_options import (
     ACTION_ID_PATTERN,
     ANDROID_CHANNEL_PATTERN,
@@ -77,7 +80,7 @@ from masscomm.domain.push_options import (
 )
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
-from masscomm.domain.time_limits import LONGEST_PACE_S
+from masscomm.domain.time_limits import LONGEST_FALLBACK_S, LONGEST_PACE_S
 from masscomm.domain.units import unit_problem
 from masscomm.http.audiences import audience_errors, is_saved, resolved
 from masscomm.http.body import read_object
@@ -221,9 +224,14 @@ class ContentRequest(BaseModel):
         """Return whether a push of the send is silent."""
         return self.push is not None and self.push.get("silent", False)
 
+    @property
+    def channel_names(self) -> list[str]:
+        """Return the channels that the request names."""
+        return [_name_of(each) for each in self.channels]
+
     def resolved_channels(self) -> list[str]:
         """Return the channels that the request names, or else those of its category."""
-        return resolve_channels(self.type, self.channels, self.club_id, None)
+        return resolve_channels(self.type, self.channel_names, self.club_id, None)
 
     def content(self) -> ContentFields:
         """Return the fields as in the records of a send. The time of the request is left out."""
@@ -241,6 +249,58 @@ class ContentRequest(BaseModel):
         """Return club, type and channel of the templates. A silent push has no texts."""
         written = [channel for channel in self.resolved_channels() if not (self.is_silent and channel == PUSH)]
         return [(self.club_id, self.template or self.type, channel) for channel in written]
+
+
+_CHANNEL = {"enum": list(CHANNELS), "type": "string"}
+_CHANNEL_ENTRY = {
+    "anyOf": [
+        _CHANNEL,
+        {
+            "type": "object",
+            "properties": {
+                "channel": _CHANNEL,
+                "if": {"enum": list(CONDITIONS), "type": "string", "description": "When the channel is used."},
+                "after": {
+                    "type": "string",
+                    "pattern": SPREAD_PATTERN,
+                    "description": "How long it waits for the channel before it, such as 10m, 2h or 1d; at most 7d.",
+                },
+            },
+            "required": ["channel", "if", "after"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"channel": _CHANNEL},
+            "required": ["channel"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+def _channel_or_fallback(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Return the name of a channel, or an object with the condition under which it is used."""
+    if not isinstance(value, dict):
+        return validate(value)
+    if value.keys() == {"channel"} and value["channel"] in CHANNELS:
+        return value["channel"]
+    try:
+        name, condition, after = (value[name] for name in ("channel", "if", "after"))
+        is_known = len(value) == 3 and name in CHANNELS and condition in CONDITIONS
+        after_ms = spread_ms_in(after) if is_known else 0
+    except (KeyError, TypeError, PaceError):
+        after_ms = 0
+    if not after_ms:
+        conditions = " or ".join(CONDITIONS)
+        raise field_problem(Text.FALLBACK_FORM, conditions=conditions, days=round(LONGEST_FALLBACK_S) // 86_400)
+    return Fallback(channel=name, condition=condition, after_ms=after_ms)
+
+
+def _name_of(entry: Any) -> str:
+    """Return the channel of an entry, also of one that is as the caller wrote it."""
+    name: str = entry.channel if isinstance(entry, Fallback) else entry["channel"] if isinstance(entry, dict) else entry
+    return name
 
 
 class DigestRequest(BaseModel):
@@ -338,6 +398,16 @@ class RecurringSend(ContentRequest):
 class SendRequest(RecurringSend):
     """The body of a request to POST /v1/sends."""
 
+    channels: Annotated[
+        list[
+            Annotated[
+                Literal[*tuple(CHANNELS)],  # type: ignore[valid-type]
+                WrapValidator(_channel_or_fallback),
+                WithJsonSchema(_CHANNEL_ENTRY),
+            ]
+        ],
+        Field(max_length=len(CHANNELS)),
+    ] = []
     audience_at: Annotated[
         Literal["due", "request"] | None,
         Field(
@@ -377,6 +447,11 @@ class SendRequest(RecurringSend):
     @property
     def send_at_ms(self) -> int | None:
         return _ms(self.send_at)
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """Return the channels that are used only if the one before them was not."""
+        return tuple(each for each in self.channels if isinstance(each, Fallback))
 
     @property
     def part_suffix(self) -> str:
@@ -599,6 +674,24 @@ def _pace_errors(send: SendRequest) -> list[FieldError]:
     return []
 
 
+def _fallback_errors(send: SendRequest) -> list[FieldError]:
+    has_condition = [isinstance(each, Fallback) or (isinstance(each, dict) and "if" in each) for each in send.channels]
+    if not any(has_condition):
+        return []
+    names = [_name_of(each) for each in send.channels]
+    if has_condition[0]:
+        return [FieldError("channels[0]", Text.FALLBACK_FIRST.filled())]
+    if len(set(names)) < len(names):
+        return [FieldError("channels", Text.FALLBACK_TWICE.filled())]
+    own = category(send.type, send.club_id)
+    is_collected = own.digest is not None and not own.critical and send.priority != Lane.CRITICAL
+    if send.digest is not None or is_collected:
+        return [FieldError("channels", Text.FALLBACK_OF_DIGEST.filled())]
+    if PUSH in names and send.is_silent:
+        return [FieldError("channels", Text.FALLBACK_OF_SILENT.filled())]
+    return []
+
+
 def _recipient_data_errors(send: SendRequest) -> list[FieldError]:
     users = set(map(str, send.to_users))
     others = [user for user in send.recipient_data if user not in users]
@@ -621,6 +714,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
     (("digest", "type", "club_id"), _digest_errors),
     (("per_minute", "spread_over", "to_users"), _pace_errors),
     (("recipient_data", "to_users"), _recipient_data_errors),
+    (("channels", "type", "club_id", "priority", "digest", "push"), _fallback_errors),
 )
 # Those of a send in the critical lane.
 _CRITICAL_RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]], ...] = (
@@ -643,13 +737,16 @@ def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
 
 def time_problem(send: SendRequest, now_ms: int) -> Problem | None:
     """Return the problem with status 400 of a send that has expired, whose send_at is past, too far ahead or not
-    before expires_at, or whose spread ends after it; None if its times are valid.
+    before expires_at, or whose spread or fallbacks end after it; None if its times are valid.
     """
     times = {"expires_at": send.expires_at_ms, "send_at": send.send_at_ms}
     errors = _time_errors(times, send.send_at_local, now_ms)
     # guard: pace.after_the_end
     if not errors and ends_late(send.spread_over_ms, _begins_ms(send, now_ms), send.expires_at_ms):
         errors = [FieldError("spread_over", Text.SPREAD_AFTER_END.filled())]
+    # guard: fallbacks.after_the_end
+    if not errors and ends_before(send.fallbacks, _begins_ms(send, now_ms), send.expires_at_ms):
+        errors = [FieldError("channels", Text.FALLBACK_AFTER_END.filled())]
     return invalid(errors) if errors else None
 
 

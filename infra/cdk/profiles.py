@@ -201,6 +201,8 @@ class Profile:
     looks_up: bool = False
     # Whether the function reads the progress of change data capture.
     asks_cdc: bool = False
+    # Whether the function asks how far receipts has consumed the outcomes.
+    asks_outcomes: bool = False
     # Whether it chooses the broadcast queue of a record.
     chooses_queue: bool = False
     # Whether it appends tombstones to the changelogs of captured rows.
@@ -262,6 +264,7 @@ PROFILES = {
         tables_read=(CATEGORIES,),
         emits_outcomes=True,
         asks_cdc=True,
+        asks_outcomes=True,
         chooses_queue=True,
     ),
     "builder": Profile(
@@ -308,7 +311,7 @@ PROFILES = {
         indices=(*DIRECTORY, "provider_messages", "suppressions"),
         written=("provider_messages", "suppressions", "preference_changes"),
         requests=tuple(dict.fromkeys((*_MESSAGES, *_PREFERENCES, *_PERSON, *_ANSWERS))),
-        tables=(WAITING, FREQUENCY_CAPS),
+        tables=(WAITING, SENDS, FREQUENCY_CAPS),
         tables_read=(CATEGORIES,),
         emits_outcomes=True,
         receipts=True,

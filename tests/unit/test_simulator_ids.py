@@ -26,6 +26,8 @@ WITHOUT_AN_ID = {
     Reason.NO_DEVICE: "recipient 12, by push",
     Reason.NO_ADDRESS: "recipient 12, by e-mail",
     Reason.CANCELLED: "a send is cancelled, and not a recipient",
+    Reason.NOT_NEEDED: "recipient 1, on a channel that waits for another one",
+    Reason.REPLACED: "the provider is busy for the time of a fallback",
     Reason.UNKNOWN_CHANNEL: "the API refuses the request",
     Reason.DEAD_LETTER: "the API refuses what would make it",
 }

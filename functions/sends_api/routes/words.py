@@ -32,13 +32,14 @@ class DecidedBy(TypedDict):
 
 STATUS_WORDS: Mapping[str, str] = {
     Status.ACCEPTED: "The notification was requested, and is not decided yet.",
-    Status.SCHEDULED: "The notification waits for the time of its send, or for its minute at the pace of the send.",
+    Status.SCHEDULED: "The notification waits for the time of its send, for its minute at the pace of the send, or as a"
+    " fallback for the notification on the channel before.",
     Status.HELD: "The notification waits for the end of the user's quiet hours.",
     Status.COLLECTED: "The notification waits in a digest of the user.",
     Status.QUEUED: "The message is written and waits for delivery.",
     Status.SENDING: "The provider was busy, or a device has no endpoint yet; delivery is retried.",
     Status.SUPPRESSED: "The notification must not or cannot be sent to this user.",
-    Status.CANCELLED: "The send was cancelled before the message was published.",
+    Status.CANCELLED: "The send was cancelled, or a fallback went, before the message was published.",
     Status.EXPIRED: "The time limit of the notification passed before the message could be published.",
     Status.FAILED: "The notification should have been sent, and was not.",
     Status.DIGESTED: "The notification is part of a digest, whose message is a send of its own.",
@@ -49,6 +50,7 @@ STATUS_WORDS: Mapping[str, str] = {
 
 REASON_WORDS: Mapping[str, str] = {
     Reason.OPTED_OUT: "The user has opted out of this category or channel.",
+    Reason.NOT_NEEDED: "The notification on the channel before was sent.",
     Reason.FREQUENCY_CAP: "The user got as many notifications as the category allows in a time.",
     Reason.NOT_OPTED_IN: "The category needs an opt-in, which the user has not given.",
     Reason.UNKNOWN_USER: "The user is not known in this club.",
@@ -69,6 +71,7 @@ REASON_WORDS: Mapping[str, str] = {
     Reason.BOUNCED_TRANSIENT: "The provider tried to deliver the message, and stopped trying.",
     Reason.COMPLAINED: "The owner of the address marked a message as spam.",
     Reason.EXPIRED: "The time limit of the notification passed before the message could be published.",
+    Reason.REPLACED: "The notification waited too long, and its fallback goes.",
     Reason.CANCELLED: "The send was cancelled before the message was published.",
 }
 _FOLLOWS = "follows:"

@@ -32,7 +32,8 @@ from masscomm.directory.chosen import STATE
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.webhook_authentication import PURPOSE
-from masscomm.kafka.topics import chain_topics, lane_of
+from masscomm.kafka.outcome_progress import GROUP as OUTCOMES_GROUP
+from masscomm.kafka.topics import OUTCOME, chain_topics, lane_of
 from masscomm.operations.health import GROUP
 from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 from masscomm.stores.send_results.port import SETTING, SETTINGS
@@ -227,6 +228,8 @@ class FunctionsStack(Stack):
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
+        if profile.asks_outcomes:
+            variables["OUTCOME_CONSUMER_GROUP"] = consumer_group(OUTCOMES_GROUP, OUTCOME)
         if profile.operates:
             variables["CONSUMER_GROUPS"] = consumer_group(GROUP, "{topic}")
             variables["ALARM_PREFIX"] = f"{environment.prefix}-"

@@ -22,11 +22,13 @@ from masscomm.cdc.captured_tables import table_topics
 from masscomm.domain.aws_targets import ROLE_PREFIX
 from masscomm.domain.email_settings import table_of
 from masscomm.domain.lanes import Lane
+from masscomm.kafka.outcome_progress import GROUP as OUTCOMES_GROUP
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import (
     CDC_PROGRESS_GROUP,
     DEAD_LETTER,
     DEAD_LETTER_STATUS,
+    OUTCOME,
     SOURCE_RECORDS_GROUP,
     base_of,
     cdc_topic,
@@ -160,6 +162,8 @@ def _kafka(
     if not profile.asks_cdc:
         return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
     groups = cdc_groups(environment)
+    if profile.asks_outcomes:
+        groups, tables = [*groups, consumer_group(OUTCOMES_GROUP, OUTCOME)], [*tables, OUTCOME]
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 
 

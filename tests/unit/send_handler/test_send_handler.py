@@ -22,6 +22,7 @@ from tests.support.harness.send_api import VALID, SendApi
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
 PAST = "2001-01-01T00:00:00Z"
+FALLBACK = [{"channel": "push"}, {"channel": "email", "if": "not_sent", "after": "10m"}]
 
 
 @pytest.fixture
@@ -249,6 +250,16 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"collapse_key": "x" * 65}, "collapse_key"),
     ({"reference": "x" * 256}, "reference"),
     ({"surprise": 1}, "surprise"),
+    ({"channels": [{"channel": "email", "if": "not_sent", "after": "10m"}]}, "channels[0]"),
+    ({"channels": ["push", {"channel": "email", "if": "not_sent"}]}, "channels[1]"),
+    ({"channels": ["push", {"channel": "email", "if": "unread", "after": "10m"}]}, "channels[1]"),
+    ({"channels": ["push", {"channel": "email", "if": "not_sent", "after": "8d"}]}, "channels[1]"),
+    ({"channels": ["push", {"channel": "email", "if": "not_sent", "after": 10}]}, "channels[1]"),
+    ({"channels": ["push", {"channel": ["email"], "if": "not_sent", "after": "10m"}]}, "channels[1]"),
+    ({"channels": ["push", {"channel": "email", "if": "not_sent", "after": "10m", "more": 1}]}, "channels[1]"),
+    ({"channels": ["push", {"channel": "push", "if": "not_sent", "after": "10m"}]}, "channels"),
+    ({"channels": FALLBACK, "digest": {"template": "t", "window": "1h"}}, "channels"),
+    ({"channels": FALLBACK, "push": {"silent": True}}, "channels"),
     ({"per_minute": 0}, "per_minute"),
     ({"per_minute": 1_000_001}, "per_minute"),
     ({"per_minute": 5, "spread_over": "1h"}, "per_minute"),
@@ -631,3 +642,17 @@ def test_a_well_formed_locale_is_accepted(api: SendApi, locale: str) -> None:
 def test_a_malformed_locale_is_refused(api: SendApi, locale: str) -> None:
     status, problem, _ = api.post(locale=locale)
     assert (status, [error["field"] for error in problem["errors"]]) == (400, ["locale"])
+
+
+def test_fallback_is_in_the_records_of_its_send(api: SendApi) -> None:
+    assert api.post(channels=FALLBACK)[0] == 202
+    (record,) = api.sends()
+    assert record.channels == ["push", "email"]
+    assert record.fallbacks == '[{"channel":"email","if":"not_sent","after":"10m"}]'
+
+
+@pytest.mark.kills(guard="fallbacks.after_the_end")
+def test_fallback_after_the_end_of_its_send_is_refused(api: SendApi) -> None:
+    assert api.post(channels=FALLBACK, expires_at="2023-11-14T22:23:21Z")[0] == 202
+    status, body, _ = api.post(channels=FALLBACK, expires_at="2023-11-14T22:23:19Z")
+    assert (status, body["errors"][0]["field"]) == (400, "channels")
