@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.errors import Stop
 from masscomm.integers import integer
@@ -78,3 +79,16 @@ def broadcast_queues() -> tuple[Lane, ...]:
     if count > len(BROADCASTS):
         raise Stop(f"the environment variable BROADCAST_QUEUES is more than {len(BROADCASTS)}: {count}")
     return BROADCASTS[:count]
+
+
+def complete_receipts() -> frozenset[str]:
+    """Return the channels whose provider reports each message that has arrived, by default none. Raises Stop for a
+    channel that does not exist, and for push: its receipts say that the push service has the message.
+    """
+    text = os.environ.get("COMPLETE_RECEIPTS", "")
+    found = frozenset(part.strip() for part in text.split(",")) if text else frozenset()
+    possible = frozenset(name for name, channel in CHANNELS.items() if not channel.to_devices)
+    if not found <= possible:
+        names = ", ".join(sorted(possible))
+        raise Stop(f"the environment variable COMPLETE_RECEIPTS has channels that are none of {names}: {text!r}")
+    return found

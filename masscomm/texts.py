@@ -412,6 +412,7 @@ class Text(StrEnum):
     FALLBACK_TWICE = "has a channel twice, and conditions"
     FALLBACK_OF_DIGEST = "has a condition: notifications in digests have none"
     FALLBACK_OF_SILENT = "has a condition: a send with a silent push has none"
+    FALLBACK_WITHOUT_RECEIPTS = "has not_delivered, and the receipts of {channel} are not complete"
     FALLBACK_AFTER_END = "waits until after expires_at"
     PACE_TWICE = "is given with spread_over: a send has one of the two"
     PACE_OF_CRITICAL = "a critical send has no pace"

@@ -50,7 +50,7 @@ from masscomm.domain.digests import (
     DigestError,
     read_digest,
 )
-from masscomm.domain.fallbacks import CONDITIONS, Fallback, ends_before
+from masscomm.domain.fallbacks import CONDITIONS, Fallback, ends_before, fallbacks_text, unreported
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
     FIELDS_OF_SEND,
@@ -82,6 +82,7 @@ from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.time_limits import LONGEST_FALLBACK_S, LONGEST_PACE_S
 from masscomm.domain.units import unit_problem
+from masscomm.environment import complete_receipts
 from masscomm.http.audiences import audience_errors, is_saved, resolved
 from masscomm.http.body import read_object
 from masscomm.http.digests import form_error
@@ -687,6 +688,9 @@ def _fallback_errors(send: SendRequest) -> list[FieldError]:
     is_collected = own.digest is not None and not own.critical and send.priority != Lane.CRITICAL
     if send.digest is not None or is_collected:
         return [FieldError("channels", Text.FALLBACK_OF_DIGEST.filled())]
+    text = fallbacks_text(each for each in send.channels if isinstance(each, Fallback))
+    if (channel := unreported(text, names, complete_receipts())) is not None:
+        return [FieldError("channels", Text.FALLBACK_WITHOUT_RECEIPTS.filled(channel=channel))]
     if PUSH in names and send.is_silent:
         return [FieldError("channels", Text.FALLBACK_OF_SILENT.filled())]
     return []

@@ -201,6 +201,8 @@ class Profile:
     looks_up: bool = False
     # Whether the function reads the progress of change data capture.
     asks_cdc: bool = False
+    # Whether the function checks the fields of sends.
+    checks_sends: bool = False
     # Whether the function asks how far receipts has consumed the outcomes.
     asks_outcomes: bool = False
     # Whether it chooses the broadcast queue of a record.
@@ -257,6 +259,7 @@ _SENDER = Profile(
 PROFILES = {
     "preference_checker": Profile(
         warmth=Warmth.SNAPSTART,
+        checks_sends=True,
         looks_up=True,
         indices=DIRECTORY,
         requests=_LOOK_UPS,
@@ -318,6 +321,7 @@ PROFILES = {
     ),
     "scheduler": Profile(
         warmth=Warmth.NOTHING,
+        checks_sends=True,
         indices=(*OWN_INDICES, "directory_state"),
         written=("suppressions", "preference_changes", "directory_state"),
         requests=_OWN_DOCUMENTS,
@@ -332,6 +336,7 @@ PROFILES = {
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,
+        checks_sends=True,
         looks_up=True,
         # For the warnings about a send's texts.
         indices=("notification_templates",),
@@ -340,6 +345,7 @@ PROFILES = {
     ),
     "previews": Profile(
         warmth=Warmth.SNAPSTART,
+        checks_sends=True,
         looks_up=True,
         # A dry run reads what the chain reads.
         indices=(*DIRECTORY, "suppressions"),

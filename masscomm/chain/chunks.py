@@ -10,7 +10,7 @@ from typing import Any
 
 from masscomm.domain.categories import category, digest_of, passes_opt_outs_of, resolve_channels
 from masscomm.domain.digests import DigestError, contents_in, digest_in
-from masscomm.domain.fallbacks import FallbackError, check_fallbacks, ends_before, fallbacks_in
+from masscomm.domain.fallbacks import FallbackError, check_fallbacks, ends_before, fallbacks_in, unreported
 from masscomm.domain.ids import chunk_id, is_record_id, send_id_of_record
 from masscomm.domain.lanes import Lane, shared_queue
 from masscomm.domain.limits import (
@@ -41,6 +41,7 @@ from masscomm.domain.records import (
 from masscomm.domain.sends import SMALL_SEND
 from masscomm.domain.time_limits import LONGEST_PACE_S, TOO_OLD_S
 from masscomm.domain.units import unit_problem
+from masscomm.environment import complete_receipts
 from masscomm.errors import DeadLetter
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
@@ -196,6 +197,8 @@ def _problem_of_fallbacks(send: SendRequested, record: KafkaRecord) -> str | Non
         fallbacks = fallbacks_in(send.fallbacks)
     except FallbackError as error:
         return f"fallbacks: {error}"
+    if (channel := unreported(send.fallbacks, send.channels, complete_receipts())) is not None:
+        return f"fallbacks: not_delivered needs complete receipts, and {channel} has none"
     lane = lane_of_send(send, record.topic)
     if digest_of(send.type, send.club_id, send.timestamp, lane, send.digest) is not None:
         return "fallbacks: the notifications of a send with fallbacks are not collected in digests"

@@ -22,8 +22,7 @@ from masscomm.domain.statuses import PUBLISHED, TERMINAL, Reason, Status, merge
 # The delay reason of the waiting recipients, and the layer of their decisions.
 DELAY_REASON = "fallback"
 NOT_SENT, NOT_DELIVERED = "not_sent", "not_delivered"
-# The conditions that a request may have.
-CONDITIONS = (NOT_SENT,)
+CONDITIONS = (NOT_SENT, NOT_DELIVERED)
 _FIELDS = {"channel", "if", "after"}
 
 
@@ -96,6 +95,13 @@ def ends_before(fallbacks: Iterable[Fallback], start_ms: int, expires_at: int | 
     """Return whether a send expires before its last fallback has waited."""
     waited_ms = sum(each.after_ms for each in fallbacks)
     return expires_at is not None and start_ms + waited_ms >= expires_at
+
+
+def unreported(text: str | None, channels: Sequence[str], complete: Collection[str]) -> str | None:
+    """Return a channel whose fallback needs receipts that are not complete; None if there is none."""
+    waiting = waiting_for(text, channels).values()
+    # guard: fallbacks.complete_receipts
+    return next((name for name, each in waiting if each.condition == NOT_DELIVERED and name not in complete), None)
 
 
 def waiting_for(text: str | None, channels: Sequence[str]) -> dict[str, tuple[str, Fallback]]:

@@ -1936,6 +1936,11 @@ MUTANTS = (
     Mutant("fallbacks.complaint", "A message whose receiver complained has arrived.", Becomes("status")),
     Mutant("fallbacks.replaced", "A notification whose fallback goes is not published."),
     Mutant("fallbacks.single_recipient", "The decision about a single recipient of a send with fallbacks is recorded."),
+    Mutant(
+        "fallbacks.complete_receipts",
+        "A fallback waits for a receipt only of a channel with complete ones.",
+        Returns("None"),
+    ),
     Mutant("fallbacks.after_the_end", "A fallback that waits until after the end of its send is refused over REST."),
     Mutant("fallbacks.invalid_record", "A send whose fallbacks are not valid is dead-lettered."),
     Mutant("pace.limit_of_a_minute", "No minute releases more recipients than the pace permits.", Becomes("wanted")),

@@ -1,6 +1,7 @@
 """A fallback waits for the notification on the channel before it, and ends once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -226,6 +227,53 @@ def test_killed_consumer_of_outcomes_loses_no_fallback(chain: FallbackChain) -> 
     assert (len(chain.mailed()), chain.times_ended()) == (2, {1})
 
 
+# Without settings, no country gets SMS.
+WENT = ("failed", "country_not_allowed")
+UNDELIVERED = '[{"channel":"sms","if":"not_delivered","after":"1h"}]'
+
+
+def receipt(chain: FallbackChain, status: str) -> None:
+    """Process a receipt of the e-mail to the first user."""
+    known = next(each for each in chain.outcomes() if each.step == "delivery" and each.channel == "email")
+    result = [replace(known.results[0], status=status, reason=None, count=1)]
+    found = replace(
+        known,
+        record_id=f"receipt-{status}",
+        step="receipt",
+        results=result,
+        result_index=[0],
+        provider_message_ids=[],
+        positions=known.positions[:1],
+        user_ids=known.user_ids[:1],
+    )
+    assert chain.run(chain.receipts, chain.encoded(found, topics.OUTCOME)) == []
+    chain.settle()
+
+
+@pytest.mark.parametrize(("status", "sms"), [("delivered", NOT_NEEDED), ("bounced", WENT), (None, WENT)])
+def test_undelivered_email_has_a_fallback(
+    chain: FallbackChain, monkeypatch: pytest.MonkeyPatch, status: str | None, sms: tuple[str, str | None]
+) -> None:
+    monkeypatch.setenv("COMPLETE_RECEIPTS", "email")
+    chain.put_user(1, phone="+4917012345678")
+    chain.request([1], ("email", "sms"), fallbacks=UNDELIVERED)
+    assert chain.of_user() == {"email": SENT, "sms": ("scheduled", None)}
+    if status is not None:
+        receipt(chain, status)
+    assert chain.of_user()["sms"] == (WENT if status == "bounced" else ("scheduled", None))
+    chain.after(minutes=60)
+    assert chain.of_user()["sms"] == sms
+
+
+def test_receipt_carries_the_record_that_waits(chain: FallbackChain) -> None:
+    """The outcome record of a receipt is made from the stored message."""
+    chain.request([1])
+    (sent,) = [each for each in chain.outcomes() if each.step == "delivery"]
+    (name,) = sent.provider_message_ids[0]
+    assert sent.fallback is not None
+    assert chain.messages.find([name])[name].fallback == sent.fallback
+
+
 REFUSED: list[Callable[[], dict[str, object]]] = [
     lambda: {"fallbacks": "[]"},
     lambda: {"fallbacks": "{"},
@@ -236,6 +284,7 @@ REFUSED: list[Callable[[], dict[str, object]]] = [
     lambda: {"fallbacks": '[{"channel":"email","if":"not_sent"}]'},
     lambda: {"channels": ["push", "email", "push"]},
     lambda: {"channels": []},
+    lambda: {"fallbacks": '[{"channel":"email","if":"not_delivered","after":"10m"}]'},
     lambda: {"digest": '{"template":"t","window":"1h"}'},
     lambda: {"push": '{"silent":true}'},
     lambda: {"expires_at": NOW + 600_000},

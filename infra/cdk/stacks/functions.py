@@ -228,6 +228,9 @@ class FunctionsStack(Stack):
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
+        if profile.checks_sends and environment.receipts:
+            # Events of SMS arrive within 72 hours or never.
+            variables["COMPLETE_RECEIPTS"] = "email"
         if profile.asks_outcomes:
             variables["OUTCOME_CONSUMER_GROUP"] = consumer_group(OUTCOMES_GROUP, OUTCOME)
         if profile.operates:

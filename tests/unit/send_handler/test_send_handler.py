@@ -13,6 +13,7 @@ from masscomm.domain.ids import chunk_id
 from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
 from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S
+from masscomm.environment import complete_receipts
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.observability import traces
 from masscomm.stores.categories.in_memory import InMemoryCategories
@@ -656,3 +657,20 @@ def test_fallback_after_the_end_of_its_send_is_refused(api: SendApi) -> None:
     assert api.post(channels=FALLBACK, expires_at="2023-11-14T22:23:21Z")[0] == 202
     status, body, _ = api.post(channels=FALLBACK, expires_at="2023-11-14T22:23:19Z")
     assert (status, body["errors"][0]["field"]) == (400, "channels")
+
+
+@pytest.mark.kills(guard="fallbacks.complete_receipts")
+def test_fallback_without_complete_receipts_is_refused(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    channels = ["push", "email", {"channel": "sms", "if": "not_delivered", "after": "10m"}]
+    status, body, _ = api.post(channels=channels)
+    assert (status, body["errors"][0]["code"]) == (400, "fallback_without_receipts")
+    monkeypatch.setenv("COMPLETE_RECEIPTS", "email")
+    assert api.post(channels=channels)[0] == 202
+    assert api.post(channels=[channels[0], {**FALLBACK[1], "if": "not_delivered"}])[0] == 400
+
+
+@pytest.mark.parametrize("text", ["push", "email,fax"])
+def test_channels_without_complete_receipts_stop(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPLETE_RECEIPTS", text)
+    with pytest.raises(Stop):
+        complete_receipts()
