@@ -13,7 +13,17 @@ from cli.client_log import KAFKA_LOGGER
 from cli.digests import METAVAR, digest_in
 from cli.errors import CommandError
 from cli.options import ClubOption, JsonOption
-from cli.sending import WAIT_S, audience_of, follow, pairs, push_of, recipients, show_dry_run, show_warnings
+from cli.sending import (
+    WAIT_S,
+    audience_of,
+    fallback_of,
+    follow,
+    pairs,
+    push_of,
+    recipients,
+    show_dry_run,
+    show_warnings,
+)
 from cli.sends import Api, calling
 from cli.terminal import Terminal, print_json
 
@@ -58,6 +68,14 @@ def send(
     channel: Annotated[
         list[str] | None,
         typer.Option("--channel", help="push, email or sms; else the category's own. May be repeated."),
+    ] = None,
+    fallback: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fallback",
+            metavar="CHANNEL:IF:AFTER",
+            help="A channel that waits for the one before it, as email:not_sent:10m. May be repeated.",
+        ),
     ] = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="Not before then, e.g. 2026-11-24T18:00:00+01:00.")
@@ -117,7 +135,7 @@ def send(
         "club_id": club,
         "to_users": users,
         "audience": audience_of(audience, without, follows) if has_audience else None,
-        "channels": channel or [],
+        "channels": [*(channel or []), *map(fallback_of, fallback or [])],
         "template": template,
         "data": pairs(data or []),
         "send_at": at,
@@ -195,6 +213,10 @@ def record_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     from masscomm.domain.pace import PaceError, spread_ms_in
 
     record = {name: json.dumps(value) if name in _JSON_OF_RECORDS else value for name, value in fields.items()}
+    fallbacks = [each for each in fields.get("channels", ()) if not isinstance(each, str)]
+    if fallbacks:
+        record["channels"] = [each if isinstance(each, str) else each["channel"] for each in fields["channels"]]
+        record["fallbacks"] = json.dumps(fallbacks)
     if "spread_over" in record:
         try:
             record["spread_over_ms"] = spread_ms_in(record.pop("spread_over"))

@@ -71,6 +71,16 @@ def audience_of(where: str | None, without: Sequence[int] | None, follows: str |
     return audience | {"except_users": list(without or ())}
 
 
+def fallback_of(text: str) -> dict[str, str]:
+    """Return the channel with its condition in a text such as email:not_sent:10m. The API checks its values. Raises
+    CommandError.
+    """
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise CommandError(f"{text!r} is no fallback: write --fallback email:not_sent:10m.")
+    return {"channel": parts[0], "if": parts[1], "after": parts[2]}
+
+
 def push_of(text: str) -> dict[str, Any]:
     """Return the JSON object in a text. Raises CommandError."""
     try:

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -22,12 +23,11 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
-    WithJsonSchema,
     WrapValidator,
     field_validator,
     with_config,
 )
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticKnownError
 
 from functions.send_handler.field_problems import field_problem, text_of_details
 from masscomm.clock import Clock
@@ -252,50 +252,53 @@ class ContentRequest(BaseModel):
         return [(self.club_id, self.template or self.type, channel) for channel in written]
 
 
-_CHANNEL = {"enum": list(CHANNELS), "type": "string"}
-_CHANNEL_ENTRY = {
-    "anyOf": [
-        _CHANNEL,
+ChannelName = Literal[*tuple(CHANNELS)]  # type: ignore[valid-type]
+# The name of a field is a keyword of Python.
+ChannelCondition = with_config(_MEMBERS)(
+    TypedDict(  # type: ignore[operator]
+        "ChannelCondition",
         {
-            "type": "object",
-            "properties": {
-                "channel": _CHANNEL,
-                "if": {"enum": list(CONDITIONS), "type": "string", "description": "When the channel is used."},
-                "after": {
-                    "type": "string",
-                    "pattern": SPREAD_PATTERN,
-                    "description": "How long it waits for the channel before it, such as 10m, 2h or 1d; at most 7d.",
-                },
-            },
-            "required": ["channel", "if", "after"],
-            "additionalProperties": False,
+            "channel": ChannelName,
+            "if": Annotated[
+                Literal[*CONDITIONS],
+                Field(description="What became of the notification on the channel before it."),
+            ],
+            "after": Annotated[
+                str,
+                Field(
+                    pattern=SPREAD_PATTERN,
+                    description="How long it waits for the channel before it, such as 10m, 2h or 1d; at most 7d.",
+                ),
+            ],
         },
-        {
-            "type": "object",
-            "properties": {"channel": _CHANNEL},
-            "required": ["channel"],
-            "additionalProperties": False,
-        },
-    ]
-}
+    )
+)
+ChannelCondition.__doc__ = "A channel that is used only if the one before it was not."
 
 
-def _channel_or_fallback(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Return the name of a channel, or an object with the condition under which it is used."""
+@with_config(_MEMBERS)
+class ChannelAlone(TypedDict):
+    """A channel without a condition."""
+
+    channel: ChannelName  # type: ignore[valid-type]
+
+
+def _channel_or_fallback(value: Any, _validate: ValidatorFunctionWrapHandler) -> str | Fallback:
+    """Return the name of a channel, or the condition under which it is used."""
     if not isinstance(value, dict):
-        return validate(value)
-    if value.keys() == {"channel"} and value["channel"] in CHANNELS:
-        return value["channel"]
-    try:
-        name, condition, after = (value[name] for name in ("channel", "if", "after"))
-        is_known = len(value) == 3 and name in CHANNELS and condition in CONDITIONS
-        after_ms = spread_ms_in(after) if is_known else 0
-    except (KeyError, TypeError, PaceError):
-        after_ms = 0
-    if not after_ms:
-        conditions = " or ".join(CONDITIONS)
-        raise field_problem(Text.FALLBACK_FORM, conditions=conditions, days=round(LONGEST_FALLBACK_S) // 86_400)
-    return Fallback(channel=name, condition=condition, after_ms=after_ms)
+        if isinstance(value, str) and value in CHANNELS:
+            return value
+        *others, last = map(repr, CHANNELS)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+    name = value.get("channel")
+    if isinstance(name, str) and name in CHANNELS:
+        if value.keys() == {"channel"}:
+            return name
+        with suppress(PaceError):
+            if value.keys() == {"channel", "if", "after"} and value["if"] in CONDITIONS:
+                return Fallback(channel=name, condition=value["if"], after_ms=spread_ms_in(value["after"]))
+    days = round(LONGEST_FALLBACK_S) // 86_400
+    raise field_problem(Text.FALLBACK_FORM, conditions=" or ".join(CONDITIONS), days=days)
 
 
 def _name_of(entry: Any) -> str:
@@ -400,13 +403,7 @@ class SendRequest(RecurringSend):
     """The body of a request to POST /v1/sends."""
 
     channels: Annotated[
-        list[
-            Annotated[
-                Literal[*tuple(CHANNELS)],  # type: ignore[valid-type]
-                WrapValidator(_channel_or_fallback),
-                WithJsonSchema(_CHANNEL_ENTRY),
-            ]
-        ],
+        list[Annotated[ChannelName | ChannelCondition | ChannelAlone, WrapValidator(_channel_or_fallback)]],  # type: ignore[valid-type]
         Field(max_length=len(CHANNELS)),
     ] = []
     audience_at: Annotated[

@@ -3,6 +3,7 @@
 python -m ops.openapi.client_types > sdk/python/masscomm_client/types.py
 """
 
+import keyword
 import re
 import sys
 from collections.abc import Mapping
@@ -68,6 +69,8 @@ def _module(types: str) -> str:
 def _defined(name: str, schema: Mapping[str, Any]) -> str:
     if "properties" not in schema:
         return _alias(name, _type(schema))
+    if any(map(keyword.iskeyword, schema["properties"])):
+        return _functional(name, schema)
     lines = [f"class {name}(TypedDict):"]
     if "description" in schema:
         lines += [f'    """{schema["description"].strip().splitlines()[0]}"""', ""]
@@ -78,6 +81,13 @@ def _defined(name: str, schema: Mapping[str, Any]) -> str:
         if "description" in value:
             lines.append(f'    """{value["description"]}"""')
     return "\n".join(lines) + "\n"
+
+
+def _functional(name: str, schema: Mapping[str, Any]) -> str:
+    """Return a type with a field whose name is a keyword. All of its fields are required."""
+    lines = [f"{name} = TypedDict(", f'    "{name}",', "    {"]
+    lines += [f'        "{field}": {_type(value)},' for field, value in schema["properties"].items()]
+    return "\n".join([*lines, "    },", ")"]) + "\n"
 
 
 def _filters(operation: Mapping[str, Any], aliases: dict[str, str]) -> list[str]:

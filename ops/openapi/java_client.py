@@ -122,6 +122,8 @@ _SIMPLE = {
     "number": ("Double", "NUMBER"),
     "boolean": ("Boolean", "BOOLEAN"),
 }
+# Names of fields that are keywords of Java.
+_KEYWORDS = {"if"}
 _PRIMITIVE = {"Long": "long", "Double": "double", "Boolean": "boolean"}
 
 
@@ -410,7 +412,9 @@ def _java(schema: Mapping[str, Any], components: Mapping[str, Any]) -> tuple[str
     type_ = schema.get("type", "string" if "enum" in schema else None)
     if type_ == "array":
         item, reader = _java(schema["items"], components)
-        return f"List<{item}>", f"listOf({reader})"
+        # A list of texts is also one of texts or objects.
+        is_mixed = any("$ref" in each for each in schema["items"].get("anyOf", ()))
+        return "List<?>" if is_mixed else f"List<{item}>", f"listOf({reader})"
     if type_ == "object":
         values = schema["additionalProperties"]
         value, reader = ("Object", "ANY") if values is True else _java(values, components)
@@ -420,7 +424,8 @@ def _java(schema: Mapping[str, Any], components: Mapping[str, Any]) -> tuple[str
 
 def _camel(name: str) -> str:
     first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
+    camel = first + "".join(word.capitalize() for word in others)
+    return f"{camel}_" if camel in _KEYWORDS else camel
 
 
 def _snake(name: str) -> str:

@@ -14,6 +14,7 @@ from cli.errors import CommandError
 from cli.send import app, record_fields
 from cli.terminal import Terminal
 from masscomm.domain.digests import read_digest
+from masscomm.domain.fallbacks import check_fallbacks
 from masscomm.domain.push_options import check_push
 from masscomm.kafka.avro import mismatch, own_schema
 from masscomm_client import Client
@@ -173,3 +174,20 @@ def test_pace_is_a_field_of_the_request(server: AnsweringServer, option: str, va
     assert json.loads(done.output) == {"send_id": SEND_ID}
     ((_, _, body),) = server.asked
     assert body[field] == value
+
+
+def test_fallback_is_a_channel_with_a_condition(server: AnsweringServer) -> None:
+    server.answers = [ACCEPTED]
+    options = ("--to", "1", "--channel", "push", "--fallback", "email:not_sent:10m")
+    CliRunner().invoke(app, options, catch_exceptions=False)
+    ((_, _, body),) = server.asked
+    assert body["channels"] == ["push", {"channel": "email", "if": "not_sent", "after": "10m"}]
+    record = record_fields({"channels": body["channels"]})
+    assert record["channels"] == ["push", "email"]
+    check_fallbacks(record["fallbacks"], record["channels"])
+
+
+@pytest.mark.parametrize("text", ["email", "email:not_sent", "email::10m", "email:not_sent:10m:1"])
+def test_wrong_fallback_is_named(text: str) -> None:
+    with pytest.raises(CommandError, match="email:not_sent:10m"):
+        sending.fallback_of(text)

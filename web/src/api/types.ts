@@ -87,7 +87,7 @@ export type FieldError = Schemas["FieldErrorBody"];
 export type CodedBody = Pick<FieldError, "code" | "parameters" | "texts">;
 
 // Each channel once: the type checker refuses a list that lacks one, or has another.
-const CHANNEL: Record<NonNullable<SendRequest["channels"]>[number], true> = { push: true, email: true, sms: true };
+const CHANNEL: Record<NonNullable<PreviewRequest["channels"]>[number], true> = { push: true, email: true, sms: true };
 export const CHANNELS = Object.keys(CHANNEL) as (keyof typeof CHANNEL)[];
 
 /** The states of a notification, in the order of the bar. Each requested notification is in exactly one of them. */

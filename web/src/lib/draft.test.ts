@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { newAudience } from "./audience";
-import { countedRequestOf, errorsOf, newDraft, requestOf, scheduleOf, testRequestOf, type Draft } from "./draft";
+import { contentOf, countedRequestOf, errorsOf, newDraft, requestOf, scheduleOf, testRequestOf, type Draft } from "./draft";
 import { newPush } from "./push";
 import { parseRecipients } from "./recipients";
 import { newRepeat } from "./repeat";
@@ -136,4 +136,12 @@ test("a pace is a number a minute or a time, not both", () => {
   expect(errors(draft({ perMinute: "0" })).per_minute).toBe("compose.noPerMinute");
   expect(errors(draft({ spreadOver: "8d" })).spread_over).toBe("compose.noSpread");
   expect(errors(draft({ perMinute: "5", spreadOver: "2h" })).spread_over).toBe("compose.onePace");
+});
+
+test("each further channel waits for the one before it", () => {
+  const both = draft({ channels: ["email", "push"], fallbackIf: "not_sent" });
+  expect(requestOf(both).channels).toEqual(["push", { channel: "email", if: "not_sent", after: "10m" }]);
+  expect(contentOf(both).channels).toEqual(["email", "push"]);
+  expect(errors(draft({ channels: ["push", "email"], fallbackIf: "not_sent", fallbackAfter: "8d" })).channels).toBe("compose.noFallbackAfter");
+  expect(requestOf(draft({ channels: ["push"], fallbackIf: "not_sent", fallbackAfter: "" })).channels).toEqual(["push"]);
 });

@@ -1,6 +1,7 @@
 import type { Id } from "masscomm-client";
 import { reactive } from "vue";
-import type { ScheduleRequest, SendRequest } from "../api/types";
+import type { PreviewRequest, ScheduleRequest, SendRequest } from "../api/types";
+import { CHANNELS } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
 import { digestIn } from "./categories";
 import { idOf } from "./ids";
@@ -20,7 +21,10 @@ export interface Draft {
   template: string;
   data: { name: string; value: string }[];
   locale: string;
-  channels: NonNullable<SendRequest["channels"]>;
+  channels: NonNullable<PreviewRequest["channels"]>;
+  /** When each channel after the first one is used; empty: at once. And how long it waits, as 10m. */
+  fallbackIf: "" | "not_sent" | "not_delivered";
+  fallbackAfter: string;
   push: PushDraft;
   to: "list" | "audience";
   recipients: string;
@@ -49,7 +53,7 @@ const SPREAD = /^(([1-9]\d{0,3}|100[0-7]\d|10080)m|([1-9]\d?|1[0-5]\d|16[0-8])h|
 export const isPerMinute = (text: string) => /^[1-9]\d{0,6}$/.test(text.trim()) && Number(text) <= MOST_A_MINUTE;
 
 /** An error that the form found; the value is the key of a message. */
-export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest" | "per_minute" | "spread_over" | "starts_at_local", string>> & RepeatErrors;
+export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "channels" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest" | "per_minute" | "spread_over" | "starts_at_local", string>> & RepeatErrors;
 
 export const newDraft = (club: string): Draft =>
   reactive({
@@ -62,6 +66,8 @@ export const newDraft = (club: string): Draft =>
     data: [{ name: "", value: "" }],
     locale: "",
     channels: [],
+    fallbackIf: "",
+    fallbackAfter: "10m",
     push: newPush(),
     to: "list",
     recipients: "",
@@ -101,6 +107,7 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   else if (recipients.tooMany) errors.to_users = "compose.tooMany";
   if (needsWords(draft) && !draft.title.trim()) errors.title = "compose.required";
   if (needsWords(draft) && !draft.body.trim()) errors.body = "compose.required";
+  if (hasFallbacks(draft) && !SPREAD.test(draft.fallbackAfter.trim())) errors.channels = "compose.noFallbackAfter";
   const wrong = pushError(draft.push);
   if (wrong) errors.push = `push.${wrong}`;
   if (digestIn(draft.digest) === undefined) errors.digest = "categories.noDigest";
@@ -130,7 +137,19 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
 /** Return whether a draft needs a title and a text: those of a silent push are for other channels. */
 const needsWords = (draft: Draft): boolean => draft.mode === "words" && !draft.push.silent;
 
-type Content = Pick<SendRequest, "type" | "club_id" | "template" | "data" | "channels" | "locale" | "push">;
+/** Return whether channels of a draft wait for the one before them. */
+export const hasFallbacks = (draft: Draft): boolean => draft.fallbackIf !== "" && draft.channels.length > 1;
+
+/** Return the channels of a draft in their order, each after the first one with its condition. */
+function channelsOf(draft: Draft): NonNullable<SendRequest["channels"]> {
+  const condition = draft.fallbackIf;
+  if (!condition || !hasFallbacks(draft)) return [...draft.channels];
+  const after = draft.fallbackAfter.trim();
+  const ordered = CHANNELS.filter((each) => draft.channels.includes(each));
+  return ordered.map((channel, index) => (index ? { channel, if: condition, after } : channel));
+}
+
+type Content = Pick<PreviewRequest, "type" | "club_id" | "template" | "data" | "channels" | "locale" | "push">;
 
 /** Return what determines the messages of a draft with a club. */
 export function contentOf(draft: Draft): Content {
@@ -154,6 +173,7 @@ export const hasAudienceTime = (draft: Draft): boolean => draft.to === "audience
 /** Return the request of a draft without errors. */
 export function requestOf(draft: Draft): SendRequest {
   const request: SendRequest = { ...contentOf(draft), priority: draft.priority };
+  if (hasFallbacks(draft)) request.channels = channelsOf(draft);
   if (draft.to === "audience") request.audience = audienceOf(draft.audience);
   else request.to_users = parseRecipients(draft.recipients).ids;
   if (hasAudienceTime(draft)) request.audience_at = draft.audienceAt;
