@@ -371,6 +371,22 @@ class ChangeWebhookRequest(TypedDict):
     enabled: NotRequired[bool]
 
 
+class ChannelAlone(TypedDict):
+    """A channel without a condition."""
+
+    channel: Literal["push", "email", "sms"]
+
+
+ChannelCondition = TypedDict(
+    "ChannelCondition",
+    {
+        "channel": Literal["push", "email", "sms"],
+        "if": Literal["not_sent", "not_delivered"],
+        "after": str,
+    },
+)
+
+
 class Chunks(TypedDict):
     """Numbers of the send's chunks."""
 
@@ -443,7 +459,7 @@ class CountBody(TypedDict):
     channels: dict[str, int]
     """By channel: users with an address, or with an active device. Opt-outs and suppressions are not considered."""
     examined: int
-    """The users of the club that were compared with the audience."""
+    """The users of the club that were compared with the audience; of one with `follows`, the followers."""
     complete: bool
     """Whether all users of the club were examined in the time of a request."""
 
@@ -1420,10 +1436,12 @@ type Reason = Literal[
     "opted_out",
     "not_opted_in",
     "unknown_user",
+    "not_following",
     "no_device",
     "no_address",
     "device_inactive",
     "frequency_cap",
+    "not_needed",
     "address_suppressed",
     "no_template",
     "template_error",
@@ -1438,6 +1456,7 @@ type Reason = Literal[
     "complained",
     "expired",
     "cancelled",
+    "replaced",
 ]
 
 
@@ -1815,7 +1834,7 @@ class SendRequest(TypedDict):
     """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
     club_id: int
     """The tenant (club)."""
-    channels: NotRequired[list[Literal["push", "email", "sms"]]]
+    channels: NotRequired[list[Literal["push", "email", "sms"] | ChannelCondition | ChannelAlone]]
     """The channels: push, email; if empty, those of the category."""
     template: NotRequired[str | None]
     """The type of the template, if it differs from the category."""
@@ -1892,7 +1911,7 @@ class SmallSend(TypedDict):
 
     type: str
     club_id: int
-    channels: NotRequired[list[Literal["push", "email", "sms"]]]
+    channels: NotRequired[list[Literal["push", "email", "sms"] | ChannelCondition | ChannelAlone]]
     template: NotRequired[str | None]
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]
@@ -2118,7 +2137,7 @@ class TenantPreferencesBody(TypedDict):
     categories: dict[str, bool | dict[str, bool]]
     """The rules for categories."""
     changed_at: str | None
-    """The time of the last change; null: there was none."""
+    """The time of the last change; null: there was none, or it is unknown."""
     etag: str
     """The header `ETag`, for `If-Match` of a change."""
     links: Links

@@ -598,6 +598,30 @@ public final class Types {
         public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
     }
 
+    /** A channel without a condition. */
+    public static final class ChannelAlone extends Body {
+        public ChannelAlone() { this(Map.of()); }
+
+        ChannelAlone(Map<String, ?> members) { super(members); }
+
+        public ChannelAlone channel(String value) { set("channel", value); return this; }
+    }
+
+    /** A channel that is used only if the one before it was not. */
+    public static final class ChannelCondition extends Body {
+        public ChannelCondition() { this(Map.of()); }
+
+        ChannelCondition(Map<String, ?> members) { super(members); }
+
+        public ChannelCondition channel(String value) { set("channel", value); return this; }
+
+        /** What became of the notification on the channel before it. */
+        public ChannelCondition if_(String value) { set("if", value); return this; }
+
+        /** How long it waits for the channel before it, such as 10m, 2h or 1d; at most 7d. */
+        public ChannelCondition after(String value) { set("after", value); return this; }
+    }
+
     /** Numbers of the send's chunks. */
     public static final class Chunks extends Body {
         Chunks(Map<String, ?> members) { super(members); }
@@ -699,7 +723,7 @@ public final class Types {
         /** By channel: users with an address, or with an active device. Opt-outs and suppressions are not considered. */
         public Map<String, Long> channels() { return required("channels", mapOf(INTEGER)); }
 
-        /** The users of the club that were compared with the audience. */
+        /** The users of the club that were compared with the audience; of one with {@code follows}, the followers. */
         public long examined() { return required("examined", INTEGER); }
 
         /** Whether all users of the club were examined in the time of a request. */
@@ -2347,10 +2371,12 @@ public final class Types {
         public static final String OPTED_OUT = "opted_out";
         public static final String NOT_OPTED_IN = "not_opted_in";
         public static final String UNKNOWN_USER = "unknown_user";
+        public static final String NOT_FOLLOWING = "not_following";
         public static final String NO_DEVICE = "no_device";
         public static final String NO_ADDRESS = "no_address";
         public static final String DEVICE_INACTIVE = "device_inactive";
         public static final String FREQUENCY_CAP = "frequency_cap";
+        public static final String NOT_NEEDED = "not_needed";
         public static final String ADDRESS_SUPPRESSED = "address_suppressed";
         public static final String NO_TEMPLATE = "no_template";
         public static final String TEMPLATE_ERROR = "template_error";
@@ -2365,6 +2391,7 @@ public final class Types {
         public static final String COMPLAINED = "complained";
         public static final String EXPIRED = "expired";
         public static final String CANCELLED = "cancelled";
+        public static final String REPLACED = "replaced";
 
         private Reason() {}
     }
@@ -2987,7 +3014,7 @@ public final class Types {
         public SendRequest clubId(long value) { set("club_id", value); return this; }
 
         /** The channels: push, email; if empty, those of the category. */
-        public SendRequest channels(List<String> value) { set("channels", value); return this; }
+        public SendRequest channels(List<?> value) { set("channels", value); return this; }
 
         /** The type of the template, if it differs from the category. */
         public SendRequest template(String value) { set("template", value); return this; }
@@ -3163,7 +3190,7 @@ public final class Types {
 
         public SmallSend clubId(long value) { set("club_id", value); return this; }
 
-        public SmallSend channels(List<String> value) { set("channels", value); return this; }
+        public SmallSend channels(List<?> value) { set("channels", value); return this; }
 
         public SmallSend template(String value) { set("template", value); return this; }
 
@@ -3551,7 +3578,7 @@ public final class Types {
         /** The rules for categories. */
         public Map<String, Object> categories() { return required("categories", mapOf(ANY)); }
 
-        /** The time of the last change; null: there was none. */
+        /** The time of the last change; null: there was none, or it is unknown. */
         public String changedAt() { return optional("changed_at", TEXT); }
 
         /** The header {@code ETag}, for {@code If-Match} of a change. */
