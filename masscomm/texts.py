@@ -414,6 +414,9 @@ class Text(StrEnum):
     FALLBACK_OF_SILENT = "has a condition: a send with a silent push has none"
     FALLBACK_WITHOUT_RECEIPTS = "has not_delivered, and the receipts of {channel} are not complete"
     FALLBACK_AFTER_END = "waits until after expires_at"
+    FALLBACK_AFTER_OCCURRENCE = (
+        "waits until after the send of an occurrence expires, which may begin {minutes} minutes late"
+    )
     PACE_TWICE = "is given with spread_over: a send has one of the two"
     PACE_OF_CRITICAL = "a critical send has no pace"
     PACE_TOO_SLOW = "is too small: the send would take more than {days} days"

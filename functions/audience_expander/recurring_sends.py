@@ -30,6 +30,7 @@ from masscomm.domain.categories import (
     resolve_channels,
 )
 from masscomm.domain.digests import digest_text, read_digest
+from masscomm.domain.fallbacks import channels_of, ends_before, fallbacks_in
 from masscomm.domain.ids import chunk_id, recurring_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, Window
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
@@ -158,8 +159,7 @@ class RecurringSends:
         is_late = now_ms - time.at_ms > OCCURRENCE_LATE_S * 1000  # guard: schedules.late_occurrence
         if (is_late and schedule.catch_up is not CatchUp.LAST) or (expires_at is not None and expires_at <= now_ms):
             return _Decision(LATE)
-        spread_over = schedule.send.get("spread_over")
-        if spread_over and ends_late(spread_ms_in(spread_over), now_ms, expires_at):  # guard: pace.late_occurrence
+        if _ends_late(schedule.send, now_ms, expires_at):  # guard: pace.late_occurrence
             return _Decision(LATE)
         context = context_of(schedule.owner, self.keys, now_ms)
         if (reason := _refusal(schedule, context)) is not None:  # guard: schedules.rights_of_the_owner
@@ -267,13 +267,24 @@ def _refusal(schedule: Schedule, context: Mapping[str, str]) -> PauseReason | No
     return PauseReason.NOT_PERMITTED if needed - scopes_of(context) else None
 
 
+def _ends_late(send: Mapping[str, Any], now_ms: int, expires_at: int | None) -> bool:
+    """Return whether a send that begins now expires before all its recipients are released, or before its last fallback
+    has waited.
+    """
+    spread_over = send.get("spread_over")
+    _, fallbacks = channels_of(send.get("channels", ()))
+    is_late = spread_over is not None and ends_late(spread_ms_in(spread_over), now_ms, expires_at)
+    return is_late or ends_before(fallbacks_in(fallbacks), now_ms, expires_at)
+
+
 def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendRequested:
     """Return the record of the send of an occurrence; for an audience it has no recipients."""
     send, at_ms = content["send"], occurrence.recorded_at_ms
     users = list(dict.fromkeys(send.get("to_users", ())))
     own = send.get("recipient_data", {})
     push, digest, spread_over = send.get("push"), send.get("digest"), send.get("spread_over")
-    channels = send.get("channels") or announced_channels(send["type"], occurrence.club_id, at_ms)
+    named, fallbacks = channels_of(send.get("channels", ()))
+    channels = named or announced_channels(send["type"], occurrence.club_id, at_ms)
     return SendRequested(
         type=send["type"],
         club_id=occurrence.club_id,
@@ -298,4 +309,5 @@ def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendReques
         principal=content["principal"] or None,
         per_minute=send.get("per_minute"),
         spread_over_ms=spread_ms_in(spread_over) if spread_over else None,
+        fallbacks=fallbacks,
     )

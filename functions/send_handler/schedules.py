@@ -30,6 +30,7 @@ from functions.send_handler.send_request import (
 from masscomm.chain.next_occurrence import delayed_occurrence
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
+from masscomm.domain.fallbacks import ends_before
 from masscomm.domain.ids import recurring_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE, LARGEST_ID, MAX_REQUEST_AHEAD_MS, NAME_PATTERN
@@ -225,6 +226,9 @@ class SchedulesRoute:
             raise unusable(
                 [FieldError("send.spread_over", Text.SPREAD_AFTER_OCCURRENCE.filled(minutes=OCCURRENCE_LATE_S // 60))]
             )
+        if ends_before(send.fallbacks, OCCURRENCE_LATE_S * 1000, expires_after and expires_after * MINUTE_MS):
+            message = Text.FALLBACK_AFTER_OCCURRENCE.filled(minutes=OCCURRENCE_LATE_S // 60)
+            raise unusable([FieldError("send.channels", message)])
         schedule = Schedule(
             club_id=club_id,
             name=name,

@@ -334,6 +334,10 @@ class DigestRequest(BaseModel):
 class RecurringSend(ContentRequest):
     """The send of a schedule: a send without times and without an id of its own."""
 
+    channels: Annotated[
+        list[Annotated[ChannelName | ChannelCondition | ChannelAlone, WrapValidator(_channel_or_fallback)]],  # type: ignore[valid-type]
+        Field(max_length=len(CHANNELS)),
+    ] = []
     # The audience is validated before to_users: a send has one of the two. `parse_request` reads its conditions.
     audience: Annotated[
         dict[str, Any] | None,
@@ -402,10 +406,6 @@ class RecurringSend(ContentRequest):
 class SendRequest(RecurringSend):
     """The body of a request to POST /v1/sends."""
 
-    channels: Annotated[
-        list[Annotated[ChannelName | ChannelCondition | ChannelAlone, WrapValidator(_channel_or_fallback)]],  # type: ignore[valid-type]
-        Field(max_length=len(CHANNELS)),
-    ] = []
     audience_at: Annotated[
         Literal["due", "request"] | None,
         Field(

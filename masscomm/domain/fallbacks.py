@@ -79,6 +79,13 @@ def fallbacks_text(fallbacks: Iterable[Fallback]) -> str | None:
     return json.dumps(found, separators=(",", ":")) if found else None
 
 
+def channels_of(entries: Iterable[Any]) -> tuple[list[str], str | None]:
+    """Return the names of the channels in a valid request, and their fallbacks as the JSON of a record."""
+    named = [each if isinstance(each, dict) else {"channel": each} for each in entries]
+    found = fallbacks_text(_read(each) for each in named if "if" in each)
+    return [each["channel"] for each in named], found
+
+
 def check_fallbacks(text: str | None, channels: Sequence[str]) -> None:
     """Check the fallbacks of a send with these channels. Raises FallbackError."""
     found = fallbacks_in(text)

@@ -1496,7 +1496,7 @@ class RecurringSend(TypedDict):
     """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
     club_id: int
     """The tenant (club)."""
-    channels: NotRequired[list[Literal["push", "email", "sms"]]]
+    channels: NotRequired[list[Literal["push", "email", "sms"] | ChannelCondition | ChannelAlone]]
     """The channels: push, email; if empty, those of the category."""
     template: NotRequired[str | None]
     """The type of the template, if it differs from the category."""

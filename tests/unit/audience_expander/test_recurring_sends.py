@@ -80,12 +80,25 @@ def test_occurrence_has_each_field_of_its_send(recurring: Recurring) -> None:
     assert {name: getattr(send, name) for name in copied} == {name: fields[name] for name in copied}
 
 
-@pytest.mark.kills(guard="pace.late_occurrence")
-def test_occurrence_too_late_for_its_spread_is_skipped(recurring: Recurring) -> None:
-    recurring.put(send=BODY["send"] | {"spread_over": "1h"}, expires_after_minutes=75, catch_up="last")
+IN_AN_HOUR = {"channel": "email", "if": "not_sent", "after": "1h"}
+
+
+def test_occurrence_has_the_fallbacks_of_its_send(recurring: Recurring) -> None:
+    recurring.put(send=BODY["send"] | {"channels": [{"channel": "push"}, IN_AN_HOUR]})
     recurring.until(FIRST_MS)
     recurring.release()
-    assert [send.spread_over_ms for send in recurring.sends()] == [60 * MINUTE_MS]
+    (send,) = recurring.sends()
+    assert send.channels == ["push", "email"]
+    assert json.loads(send.fallbacks or "") == [IN_AN_HOUR]
+
+
+@pytest.mark.kills(guard="pace.late_occurrence")
+@pytest.mark.parametrize(("fields", "minutes"), [({"spread_over": "1h"}, 75), ({"channels": ["push", IN_AN_HOUR]}, 76)])
+def test_occurrence_too_late_to_end_is_skipped(recurring: Recurring, fields: dict[str, Any], minutes: int) -> None:
+    recurring.put(send=BODY["send"] | fields, expires_after_minutes=minutes, catch_up="last")
+    recurring.until(FIRST_MS)
+    recurring.release()
+    assert len(recurring.sends()) == 1
     recurring.until(FIRST_MS + DAY_MS + 16 * MINUTE_MS)
     recurring.release()
     assert recurring.history() == [SENT, ("2023-11-16T09:00", "skipped", "late")]

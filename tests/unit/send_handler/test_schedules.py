@@ -20,6 +20,7 @@ from tests.support.harness.recurring import (
 )
 
 SEND = BODY["send"]
+IN_AN_HOUR = {"channel": "email", "if": "not_sent", "after": "1h"}
 
 
 @pytest.fixture
@@ -70,6 +71,8 @@ def test_saved_schedule_shows_its_next_ten_times(recurring: Recurring) -> None:
         ({"send": SEND | {"type": "unheard"}}, "send.type"),
         ({"send": SEND | {"club_id": 8}}, "send.club_id"),
         ({"send": SEND | {"spread_over": "1h"}, "expires_after_minutes": 74}, "send.spread_over"),
+        ({"send": SEND | {"channels": ["push", IN_AN_HOUR]}, "expires_after_minutes": 74}, "send.channels"),
+        ({"send": SEND | {"channels": [IN_AN_HOUR]}}, "send.channels[0]"),
         ({"send": SEND | {"to_users": []}}, "send.to_users"),
         ({"send": SEND | {"to_users": list(range(1, CHUNK_SIZE + 2))}}, "send.to_users"),
         ({"send": {"type": "news", "club_id": CLUB, "audience": {"saved": "unheard"}}}, "send.audience.saved"),

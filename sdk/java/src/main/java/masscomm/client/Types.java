@@ -2478,7 +2478,7 @@ public final class Types {
         public RecurringSend clubId(long value) { set("club_id", value); return this; }
 
         /** The channels: push, email; if empty, those of the category. */
-        public RecurringSend channels(List<String> value) { set("channels", value); return this; }
+        public RecurringSend channels(List<?> value) { set("channels", value); return this; }
 
         /** The type of the template, if it differs from the category. */
         public RecurringSend template(String value) { set("template", value); return this; }
