@@ -127,3 +127,18 @@ def test_default_category_is_changed_and_not_retired(console: Console) -> None:
     page.get_by_label("Frequency caps").fill("20/day")
     page.get_by_role("button", name="Save").click()
     expect(row).to_contain_text("at most 20/day")
+
+
+def test_rules_of_a_tenant_are_saved(console: Console) -> None:
+    page = console.page
+    open_page(page, f"{console.url}/#/categories")
+    form = page.locator("form").filter(has_text="Rules of a tenant")
+    form.get_by_label("Rules", exact=True).fill("push=off\nnews.email=no")
+    expect(form.get_by_role("button", name="Set the rules")).to_be_disabled()
+    expect(form).to_contain_text("contradicts an earlier one: news.email=no")
+    form.get_by_label("Rules", exact=True).fill("push=off\nnews.email=on")
+    form.get_by_role("button", name="Set the rules").click()
+    expect(form.get_by_role("status")).to_have_text("The rules are saved.")
+    page.reload()
+    expect(form.get_by_label("Rules", exact=True)).to_have_value("push=off\nnews.email=on")
+    assert console.violations() == []

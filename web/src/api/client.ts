@@ -1,4 +1,5 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
+import type { TenantRules } from "../lib/tenantRules";
 import { endSession, session } from "./session";
 import type { AttemptResult, CategoryFields, EventFields, KeyRequest, Metrics, PreviewRequest, ScheduleRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
 
@@ -71,6 +72,11 @@ export const listAudiences = (club_id: Id, signal?: AbortSignal) => whole(api.re
 export const saveAudience = (name: string, club_id: Id, audience: { [name: string]: unknown }) =>
   api.request("PUT", "/v1/audiences/{name}", { path: { name }, query: { club_id }, body: { audience } });
 export const deleteAudience = (name: string, club_id: Id) => api.request("DELETE", "/v1/audiences/{name}", { path: { name }, query: { club_id } });
+
+export const getTenantRules = (tenant: Id) => api.request("GET", "/v1/tenants/{tenant}/preferences", { path: { tenant: String(tenant) } });
+/** Replace the rules of a tenant, if they have the entity tag. */
+export const putTenantRules = (tenant: Id, rules: TenantRules, etag: string) =>
+  api.request("PUT", "/v1/tenants/{tenant}/preferences", { path: { tenant: String(tenant) }, body: rules, headers: { "If-Match": etag } });
 
 export const getAudience = (name: string, club_id: Id) => api.request("GET", "/v1/audiences/{name}", { path: { name }, query: { club_id } });
 /** Put an audience, if it has the entity tag; null: if it does not exist. */
