@@ -69,6 +69,7 @@ from masscomm_client.mcp import VARIABLES
 from tests.support import prose
 from tests.support.harness import client_examples
 from tests.support.harness.send_api import SendApi
+from tests.support.inputs.optional_tables import mapped
 from tests.support.servers.registry_server import ConfluentRegistry, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,6 +131,11 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
 def check_request(content: str, api: SendApi) -> None:
     status, body, _ = api.call(content)
     assert status == 202, body
+
+
+def check_followers(content: str) -> None:
+    with mapped("memberships"):
+        check_audience(content)
 
 
 def check_audience(content: str) -> None:
@@ -213,6 +219,7 @@ KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "POST /v1/sends": check_request,
     "SendRequested": check_send_record,
     "audience": lambda content, _: check_audience(content),
+    "audience_of_followers": lambda content, _: check_followers(content),
     "NotificationOutcome": check_outcome_record,
     "202": check_response,
     "warnings": check_warnings,

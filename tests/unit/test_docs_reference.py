@@ -19,7 +19,7 @@ from cli.reference import all_commands
 from local.devstack.config import Ports
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
-from masscomm.domain.source_tables import source_tables
+from masscomm.domain.source_tables import OPTIONAL_TABLES, source_tables
 from masscomm.kafka import topics
 from masscomm.observability.metric_names import ALL
 from ops.openapi import route_table
@@ -162,7 +162,13 @@ def known_topics() -> set[str]:
     """The topics in every lane; those of change data capture without the generation in their prefix."""
     captured = {
         f"cdc.{name}"
-        for name in ("notification", "heartbeat", "tables", *topics.captured_table_entries(source_tables()))
+        for name in (
+            "notification",
+            "heartbeat",
+            "tables",
+            *topics.captured_table_entries(source_tables()),
+            *OPTIONAL_TABLES,
+        )
     }
     lanes = {f"NAME.{lane}" for lane in Lane}
     return {topic.name for topic in topics.chain_topics()} | captured | lanes | {topics.ALL_OF_CDC}

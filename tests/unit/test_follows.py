@@ -37,7 +37,7 @@ def behind(directory: InMemoryDirectory) -> None:
     directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 60_000)
 
 
-def test_recipients_who_do_not_follow_are_suppressed() -> None:
+def test_recipients_that_do_not_follow_are_suppressed() -> None:
     checker = Checker()
     put(checker.directory, 1)
     put(checker.directory, 2, name="43")
