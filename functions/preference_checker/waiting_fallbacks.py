@@ -66,7 +66,7 @@ class WaitingFallbacks:
             # guard: fallbacks.stored_before_produced
             if self.sends.set_fallback(send_of(request), request.record_id, after):
                 return after
-        raise Retry("outcomes change what is known about the fallbacks all the time")
+        raise Retry("the state of the fallbacks is changed by outcomes all the time")
 
     def _state(self, request: RecheckRequested) -> FallbackState:
         return self.sends.fallback(send_of(request), request.record_id)

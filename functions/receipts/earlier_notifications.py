@@ -1,4 +1,4 @@
-"""Stores what has become of notifications for which fallbacks wait, and lets fallbacks go at once."""
+"""Stores the ends of notifications for which fallbacks wait, and lets fallbacks go at once."""
 
 from dataclasses import dataclass
 
@@ -49,4 +49,4 @@ class EarlierNotifications:
             after = fallbacks.observed(before, outcome, can_go=can_go)
             if after == before or self.sends.set_fallback(send, record_id, after):
                 return after
-        raise Retry("others change what is known about the fallbacks all the time")
+        raise Retry("the state of the fallbacks is changed by others all the time")

@@ -103,7 +103,7 @@ def decide_waiting(
 
     Args:
         request: The waiting record.
-        state: What is known. A notification without a final status has none.
+        state: The state of the record.
         cancelled: Whether the send is cancelled.
         is_late: Whether the ends of earlier notifications stay unknown: those notifications expire.
     """
@@ -125,7 +125,7 @@ def observed(state: FallbackState, outcome: NotificationOutcome, *, can_go: bool
     """Return the state with the final statuses in an outcome record of the earlier channel.
 
     Args:
-        state: What is known.
+        state: The state of the waiting record.
         outcome: The outcome record.
         can_go: Whether the record that waits is at hand: those whose earlier notification failed go at once.
     """
@@ -143,7 +143,7 @@ def going(request: RecheckRequested, state: FallbackState, by: str | None = None
 
     Args:
         request: The waiting record.
-        state: What is decided.
+        state: The state of the waiting record.
         by: Only the record for the decisions of this record.
     """
     inside = set(request.positions)

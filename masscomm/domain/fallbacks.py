@@ -2,7 +2,7 @@
 
 The notification of a fallback waits. It goes at once when the earlier one ended unsent or bounced, and otherwise some
 minutes after the earlier one was let through, unless that was sent by then. A waiting record covers a range of at most
-500 recipients; what is known of their earlier notifications, and what is decided about the waiting ones, is one item
+500 recipients. The statuses of their earlier notifications, and the decisions about the waiting ones, are one item
 (FallbackState). All functions are pure.
 """
 
@@ -139,7 +139,7 @@ class Verdict(StrEnum):
 
 
 class Decided(NamedTuple):
-    """What a record has decided about some waiting notifications."""
+    """A decision about some waiting notifications."""
 
     # The id of the record: that of the waiting one, or of the outcome that ended an earlier notification.
     by: str
@@ -149,7 +149,7 @@ class Decided(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FallbackState:
-    """What is known about the recipients of a waiting record."""
+    """The state of the recipients of a waiting record."""
 
     # Position → the final status of the earlier notification.
     statuses: Mapping[int, Status]

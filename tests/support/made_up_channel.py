@@ -102,7 +102,7 @@ def print_facts() -> None:
         json.dumps(
             facts
             | {
-                "api": SendRequest.model_json_schema()["properties"]["channels"]["items"]["enum"],
+                "api": SendRequest.model_json_schema()["properties"]["channels"]["items"]["anyOf"][0]["enum"],
                 "metrics": [name for name in ALL if name.startswith("Letter")],
                 "counted": PROVIDER_CALLS["letter"].name,
                 "quota": ProviderConfig().per_s["letter"],

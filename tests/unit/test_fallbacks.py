@@ -92,6 +92,7 @@ def test_fallback_after_a_published_message_is_not_needed(chain: FallbackChain) 
     assert chain.mailed() == []
 
 
+@pytest.mark.guarantee("fallbacks.consumer_behind")
 @pytest.mark.kills(guard="fallbacks.absent_outcome")
 def test_fallback_waits_until_the_outcomes_are_consumed(chain: FallbackChain) -> None:
     chain.stopped = {topics.OUTCOME}

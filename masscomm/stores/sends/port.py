@@ -163,13 +163,13 @@ class Sends(Protocol):
         ...
 
     def fallback(self, key: SendKey, record_id: str) -> FallbackState:
-        """Return what is known about the recipients of a waiting record. It is empty before the first change, and for
+        """Return the state of the recipients of a waiting record. It is empty before the first change, and for
         another tenant's send.
         """
         ...
 
     def set_fallback(self, key: SendKey, record_id: str, state: FallbackState) -> bool:
-        """Store what is known about the recipients of a waiting record. Return False if it has changed since `state`
+        """Store the state of the recipients of a waiting record. Return False if it has changed since `state`
         was read, or belongs to another tenant.
         """
         ...

@@ -166,7 +166,7 @@ def test_each_recipient_goes_once_or_ends_once(statuses: list[Status], is_first_
     assert len({part.record_id for part in plan.forwarded}) == len(plan.forwarded)
 
 
-def test_cancelled_send_ends_what_waits() -> None:
+def test_cancelled_send_ends_waiting_notifications() -> None:
     state = fallbacks.decide_waiting(WAITING, NO_STATE, cancelled=True)
     assert set(state.verdicts.values()) == {Verdict.CANCELLED}
     assert fallbacks.needs_proof(WAITING, NO_STATE, cancelled=False)

@@ -13,6 +13,7 @@ import schemas
 from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult
+from masscomm.domain.fallbacks import NO_STATE, Verdict
 from masscomm.domain.lanes import Lane
 from masscomm.domain.pace import PaceBook
 from masscomm.domain.preferences import Decision
@@ -104,6 +105,8 @@ def _sends(store: DynamoDbSends) -> None:
     store.record(whole, 0, sends.chunk(1, 2))
     store.advance(whole, Progress(share=1, chunks=1, records=1, record_count=1))
     store.set_pace(whole, PaceBook(minute=1, released=2), PaceBook())
+    statuses = NO_STATE.with_statuses({0: Status.SENT, 1: Status.FAILED})
+    store.set_fallback(sends.KEY, "f", statuses.deciding("o", {1: Verdict.GOES}))
     store.move(Position(5, "s"))
 
 
@@ -153,7 +156,14 @@ def _read_sends(store: DynamoDbSends) -> object:
     listed = list(store.listed(7, start_ms=sends.NOW, before_ms=sends.NOW + 1))
     found = store.find(id_), store.read([sends.KEY]), store.part(id_, 0), listed
     expansion = store.last(id_), list(store.chunks(id_, 0, 1)), store.progress(id_)
-    return found, expansion, list(store.announced()), store.position(), store.pace(sends.KEY)
+    return (
+        found,
+        expansion,
+        list(store.announced()),
+        store.position(),
+        store.pace(sends.KEY),
+        store.fallback(sends.KEY, "f"),
+    )
 
 
 def _read_waiting(store: DynamoDbDelayStore) -> object:

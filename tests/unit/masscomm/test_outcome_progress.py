@@ -75,7 +75,7 @@ def test_time_is_not_passed_without_time_to_ask(progress: KafkaOutcomeProgress, 
     assert broker.asked == 0
 
 
-def test_broker_without_answer_is_asked_again(progress: KafkaOutcomeProgress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_without_answer_raises_retry(progress: KafkaOutcomeProgress, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> dict[Any, int]:
         raise Retry("no answer")
 
