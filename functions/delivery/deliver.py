@@ -28,6 +28,7 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.pausing import since_resumed
+from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.provider_calls import Caller
 from masscomm.clock import Clock
@@ -110,6 +111,7 @@ class Deliver:
     ledger: DeliveryLedger
     gateway: ProviderGateway
     caller: Caller
+    spending: SmsSpending
     retry_scheduler: RetryScheduler
     clock: Clock
     # The threads that send concurrent requests to the directory and the ledger.
@@ -370,6 +372,7 @@ class Deliver:
             ledger=self.ledger,
             gateway=self.gateway,
             caller=self.caller,
+            spending=self.spending,
             retry_scheduler=self.retry_scheduler,
             clock=self.clock,
             invocation_s=batch.remaining_s,

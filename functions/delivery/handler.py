@@ -15,6 +15,7 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver, retry_schedule
+from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.circuit_breaker import PushCircuitBreaker
 from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
@@ -32,6 +33,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 logger = logs.logger("delivery")
@@ -73,6 +75,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             ),
             clock=clock,
         ),
+        spending=SmsSpending(store=DynamoDbKeyUsage.from_environment(), clock=clock),
         retry_scheduler=RetryScheduler(
             store=DynamoDbDelayStore.from_environment(), retry_schedule=retry_schedule(), clock=clock
         ),

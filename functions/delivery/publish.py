@@ -7,11 +7,12 @@ ones.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.delivery.upcoming import Addressed, Upcoming
+from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.circuit_breaker import application_of
 from masscomm.channels.gateway import ProviderCall, ProviderGateway
 from masscomm.channels.provider_calls import Caller
@@ -19,7 +20,8 @@ from masscomm.clock import Clock
 from masscomm.decisions.delivery import Recipient
 from masscomm.decisions.results import delayed_result, final_result, is_refusal
 from masscomm.domain.call_results import Call, CallAnswer, RecipientResult
-from masscomm.domain.provider_errors import ApplicationOff, TargetGone, TargetUnknown, Transient
+from masscomm.domain.lanes import Lane
+from masscomm.domain.provider_errors import ApplicationOff, ProviderError, TargetGone, TargetUnknown, Transient
 from masscomm.domain.time_limits import CALL_RETRY_BUDGET_S, LEDGER_FIRST_PAUSE_S, LEDGER_LAST_PAUSE_S, LEDGER_WRITE_S
 from masscomm.domain.users import Device
 from masscomm.errors import Retry, Stop
@@ -43,11 +45,14 @@ class Publishing:
     ledger: DeliveryLedger
     gateway: ProviderGateway
     caller: Caller
+    spending: SmsSpending
     retry_scheduler: RetryScheduler
     clock: Clock
     invocation_s: Callable[[], float]
     # A function that is called for each device whose endpoint accepts no message any more.
     report_gone: Callable[[RecordDelivery, Device, TargetGone], None]
+    # The record and the position of each recipient of an SMS whose cost is reserved.
+    paid: set[tuple[str, int]] = field(default_factory=set)
 
     def publish(self, upcoming: Upcoming) -> list[Addressed]:
         """Publish to these recipients and record their results; return the recipients that the provider refused
@@ -106,11 +111,22 @@ class Publishing:
             if recipient.decision is None
             for call in self.caller.calls(record.delivery, recipient)
         ]
+        unpaid = self._unpaid(calls)  # guard: sms.spending_before_calls
+        made = self.gateway.publish_all(
+            [
+                ProviderCall(record, call.make, call.rate)
+                for place, (record, _, call) in enumerate(calls)
+                if place not in unpaid
+            ],
+            retry_budget_s=retry_budget_s,
+        )
+        of_made = iter(made)
         answers = _credible(
             [call.device for _, _, call in calls],
-            self.gateway.publish_all(
-                [ProviderCall(record, call.make, call.rate) for record, _, call in calls], retry_budget_s=retry_budget_s
-            ),
+            [
+                CallAnswer(error=unpaid[place], tried=False) if place in unpaid else next(of_made)
+                for place in range(len(calls))
+            ],
         )
         answered: dict[tuple[RecordDelivery, int], list[tuple[Call, CallAnswer]]] = {}
         gone: list[Gone] = []
@@ -131,6 +147,28 @@ class Publishing:
             if not record.has_failed:
                 self.report_gone(record, device, error)  # guard: endpoints.dead_endpoint
         return refused
+
+    def _unpaid(self, calls: Sequence[tuple[RecordDelivery, Recipient, Call]]) -> Mapping[int, ProviderError]:
+        """Reserve what these calls cost. Return the errors of those that must not be made, by their indices.
+
+        A call that is repeated in this batch is not paid for twice.
+        """
+        clubs: dict[tuple[int, bool], list[int]] = {}
+        for place, (record, recipient, call) in enumerate(calls):
+            if call.rate.micro_dollars and (record.delivery.record_id, recipient.position) not in self.paid:
+                key = record.delivery.club_id, record.question.lane is Lane.CRITICAL
+                clubs.setdefault(key, []).append(place)
+        unpaid: dict[int, ProviderError] = {}
+        for (club_id, is_critical), places in clubs.items():
+            costs = [calls[place][2].rate.micro_dollars for place in places]
+            errors = self.spending.reserve(club_id, costs, is_critical=is_critical)
+            for place, error in zip(places, errors, strict=True):
+                if error is None:
+                    record, recipient, _ = calls[place]
+                    self.paid.add((record.delivery.record_id, recipient.position))
+                else:
+                    unpaid[place] = error
+        return unpaid
 
     def _result(
         self, record: RecordDelivery, recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]]

@@ -31,6 +31,7 @@ from local.devstack.service import AWS_CREDENTIALS
 from local.devstack.sns_process import SnsStandIn
 from local.emulators.sns_stand_in import endpoint_arn
 from masscomm.chain.batch import BatchDriver
+from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail, InMemorySms
 from masscomm.channels.provider_calls import Caller
@@ -48,6 +49,7 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import delivery, entry
 
@@ -107,6 +109,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
             },
             clock=clock,
         ),
+        spending=SmsSpending(store=InMemoryKeyUsage(), clock=clock),
         retry_scheduler=RetryScheduler(store=store, retry_schedule=RetrySchedule(), clock=clock),
         pool=ThreadPoolExecutor(8),
         clock=clock,

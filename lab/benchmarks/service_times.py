@@ -47,6 +47,7 @@ from local.devstack.stack import Stack
 from local.emulators.sns_stand_in import Rule, endpoint_arn
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import chunk_of
+from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.aws_sms import AwsSms
 from masscomm.channels.gateway import WORKERS, ProviderGateway
 from masscomm.channels.provider_calls import Caller
@@ -86,6 +87,7 @@ from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.digests.dynamodb import DynamoDbDigests
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
+from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
@@ -179,6 +181,7 @@ class Chain:
                     },
                     clock=clock,
                 ),
+                spending=SmsSpending(store=DynamoDbKeyUsage(), clock=clock),
                 retry_scheduler=RetryScheduler(store=InMemoryDelayStore(), retry_schedule=RetrySchedule(), clock=clock),
                 pool=ThreadPoolExecutor(8),
                 clock=clock,

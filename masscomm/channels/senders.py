@@ -212,4 +212,5 @@ class SmsSender(Sender):
             written = sms_of(club_id, category, address, texts.get("text", ""))
         except ProviderError:
             return ONE_MESSAGE  # It is refused without a call.
-        return CallRate(written.segments, written.origin.identity, written.origin.segments_per_s)
+        origin = written.origin
+        return CallRate(written.segments, origin.identity, origin.segments_per_s, written.micro_dollars)

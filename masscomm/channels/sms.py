@@ -17,6 +17,8 @@ class WrittenSms(NamedTuple):
     text: str
     segments: int
     is_transactional: bool
+    # What it costs, in micro-dollars.
+    micro_dollars: int
 
 
 def sms_of(club_id: int, category_name: str, number: str, text: str) -> WrittenSms:
@@ -50,4 +52,4 @@ def sms_of(club_id: int, category_name: str, number: str, text: str) -> WrittenS
     count = segments(text)
     if count > MAX_SEGMENTS:  # guard: sms.segments
         raise Rejected(f"{count} segments, more than {MAX_SEGMENTS}", too_large=True)
-    return WrittenSms(country, origin, text, count, mandatory)
+    return WrittenSms(country, origin, text, count, mandatory, count * table.prices[country])

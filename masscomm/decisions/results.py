@@ -15,6 +15,7 @@ from masscomm.domain.provider_errors import (
     OptedOut,
     ProviderError,
     Rejected,
+    SpendLimit,
     TargetGone,
     Transient,
 )
@@ -22,6 +23,7 @@ from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
 
 _COUNTRY_NOT_ALLOWED = Decision(Status.FAILED, Reason.COUNTRY_NOT_ALLOWED, "sms")
+_SPEND_LIMIT = Decision(Status.FAILED, Reason.SPEND_LIMIT, "sms")
 _OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "provider")
 _DELAYED = Decision(Status.SENDING, None, "provider")
 # The decision about a recipient whom a pause holds. It has no outcome record.
@@ -137,6 +139,8 @@ def _decision(recipient: Recipient, answers: Sequence[CallAnswer]) -> Decision |
         return INVALID_ADDRESS
     if any(isinstance(error, CountryNotAllowed) for error in errors):
         return _COUNTRY_NOT_ALLOWED
+    if any(isinstance(error, SpendLimit) for error in errors):
+        return _SPEND_LIMIT
     if any(isinstance(error, OptedOut) for error in errors):
         return _OPTED_OUT
     rejected = next(error for error in errors if isinstance(error, Rejected))

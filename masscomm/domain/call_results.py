@@ -25,6 +25,8 @@ class CallRate(NamedTuple):
     # The sender, if each has a rate of its own, and the units that it sends in a second.
     sender: str = ""
     sender_per_s: float | None = None
+    # What the call costs, if the club has a limit for it: micro-dollars.
+    micro_dollars: int = 0
 
 
 ONE_MESSAGE = CallRate()

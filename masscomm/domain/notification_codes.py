@@ -34,7 +34,7 @@ REASONS = (
     "invalid_address",
     "frequency_cap",
     "country_not_allowed",
-    *("not_following", "not_needed", "replaced"),
+    *("not_following", "not_needed", "replaced", "spend_limit"),
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}

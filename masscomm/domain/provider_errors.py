@@ -11,6 +11,7 @@ ProviderError
     Refused          our own rules refuse the message; no provider is called
       InvalidAddress      the recipient's address is not valid
       CountryNotAllowed   no SMS are sent to the country of the number
+      SpendLimit          the SMS of the day have cost what the club may spend
   OptedOut         the provider knows that the recipient has opted out
   Expired          the notification expired before the call
 """
@@ -78,6 +79,13 @@ class CountryNotAllowed(Refused):
 
     def __init__(self) -> None:
         super().__init__("no SMS are sent to the country of the number")
+
+
+class SpendLimit(Refused):
+    """The SMS of the day have cost what the club may spend."""
+
+    def __init__(self) -> None:
+        super().__init__("the SMS of the day have cost what the club may spend")
 
 
 class OptedOut(ProviderError):

@@ -35,6 +35,7 @@ RESULTS: Mapping[int, tuple[Status, Reason | None]] = MappingProxyType(
         23: (Status.FAILED, Reason.TOO_LARGE),
         24: (Status.FAILED, Reason.INVALID_ADDRESS),
         25: (Status.FAILED, Reason.COUNTRY_NOT_ALLOWED),
+        26: (Status.FAILED, Reason.SPEND_LIMIT),
         30: (Status.BOUNCED, Reason.BOUNCED_PERMANENT),
         31: (Status.BOUNCED, Reason.BOUNCED_TRANSIENT),
         32: (Status.BOUNCED, Reason.COMPLAINED),

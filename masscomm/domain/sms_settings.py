@@ -62,6 +62,10 @@ class ClubSms:
     countries: frozenset[str] = frozenset()
     # Country → the sender.
     senders: Mapping[str, SmsOrigin] = MappingProxyType({})
+    # What its SMS may cost in a day (UTC), in micro-dollars.
+    daily: int = 0
+    # The part of it that only critical SMS may use.
+    critical_reserve: int = 0
 
     def origin(self, country: str) -> SmsOrigin | None:
         """Return the sender for a country; None if the club has none."""
@@ -132,7 +136,7 @@ def _check_served(table: SmsTable, club: ClubSms, where: str) -> None:
             raise SmsError(f"sms.yaml: prices.usd_a_segment lacks {country}, which {where}.countries allows")
 
 
-_CLUB = {"region", "countries", "senders"}
+_CLUB = {"region", "countries", "senders", "daily_usd", "critical_reserve_usd"}
 
 
 def _club(entry: Mapping[str, Any], where: str) -> ClubSms:
@@ -141,11 +145,25 @@ def _club(entry: Mapping[str, Any], where: str) -> ClubSms:
     if not isinstance(countries, list):
         raise SmsError(f"sms.yaml: {where}.countries must be a list of countries")
     senders = _mapping(entry.get("senders"), f"{where}.senders")
+    daily, reserve = entry.get("daily_usd"), entry.get("critical_reserve_usd")
+    if countries:  # guard: sms_settings.daily_limit
+        _check_limits(daily, reserve, where)
     return ClubSms(
+        daily=0 if daily is None else micro_dollars(daily, f"{where}.daily_usd"),
+        critical_reserve=0 if not reserve else micro_dollars(reserve, f"{where}.critical_reserve_usd"),
         region=region,
         countries=frozenset(_country(each, f"{where}.countries") for each in countries),
         senders=MappingProxyType(dict(_senders(senders, f"{where}.senders"))),
     )
+
+
+def _check_limits(daily: Any, reserve: Any, where: str) -> None:
+    """Check that a club that sends SMS has a limit. Without one, an error or a fraud could cost any amount."""
+    _number(daily, f"{where}.daily_usd")
+    if reserve != 0 or isinstance(reserve, bool):
+        _number(reserve, f"{where}.critical_reserve_usd")
+    if reserve > daily:
+        raise SmsError(f"sms.yaml: {where}.critical_reserve_usd is more than daily_usd")
 
 
 def _senders(entries: Mapping[Any, Any], where: str) -> Iterator[tuple[str, SmsOrigin]]:

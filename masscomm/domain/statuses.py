@@ -44,7 +44,8 @@ class Reason(StrEnum):
     DEVICE_INACTIVE = "device_inactive"
     FREQUENCY_CAP = "frequency_cap"  # The user got as many notifications as the category allows in a time.
     NOT_NEEDED = "not_needed"  # A fallback: the notification on the channel before it was sent.
-    ADDRESS_SUPPRESSED = "address_suppressed"  # The address bounced permanently before, or its owner complained.
+    # The address bounced permanently before, or its owner complained or answered STOP.
+    ADDRESS_SUPPRESSED = "address_suppressed"
 
     # --- failed ---
 
@@ -54,6 +55,7 @@ class Reason(StrEnum):
     TEMPLATE_ERROR = "template_error"
     INVALID_ADDRESS = "invalid_address"  # The recipient's address is not valid: no provider was called.
     COUNTRY_NOT_ALLOWED = "country_not_allowed"  # No SMS are sent to the country of the recipient's number.
+    SPEND_LIMIT = "spend_limit"  # The SMS of the day have cost what the tenant may spend.
     # The provider rejects the message permanently. With the status bounced, a receipt reports it.
     PROVIDER_REJECTED = "provider_rejected"
     DEAD_LETTER = "dead_letter"  # The record of the notification could not be processed.

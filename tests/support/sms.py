@@ -16,8 +16,10 @@ CLUB = 7
 # The number to which recipients answer.
 ANSWERED_AT = "+4915799912345"
 SENDER = {"identity": "Club", "two_way": True, "numbers": [ANSWERED_AT], "segments_per_s": 10}
+# What a club may spend in a day.
+LIMITS = {"daily_usd": 10.0, "critical_reserve_usd": 2.0}
 SETTINGS: dict[str, Any] = {
-    "tenants": {CLUB: {"region": "DE", "countries": ["AT", "DE"], "senders": {"default": SENDER}}},
+    "tenants": {CLUB: {"region": "DE", "countries": ["AT", "DE"], "senders": {"default": SENDER}, **LIMITS}},
     "prices": {"as_of": date(2026, 11, 1), "usd_a_segment": {"AT": 0.1, "DE": 0.05}},
 }
 

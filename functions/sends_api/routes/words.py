@@ -62,6 +62,7 @@ REASON_WORDS: Mapping[str, str] = {
     Reason.NO_TEMPLATE: "There is no template for this category, channel and locale.",
     Reason.TEMPLATE_ERROR: "A variable of the template is missing, or the template does not compile.",
     Reason.INVALID_ADDRESS: "The user's address is not valid.",
+    Reason.SPEND_LIMIT: "The SMS of the day have cost what the tenant may spend.",
     Reason.COUNTRY_NOT_ALLOWED: "No SMS are sent to the country of the user's number.",
     Reason.PROVIDER_REJECTED: "The provider rejects the message permanently.",
     Reason.DEAD_LETTER: "The record of the notification could not be processed.",

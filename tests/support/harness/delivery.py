@@ -7,6 +7,7 @@ from typing import Any
 
 from functions.delivery.deliver import Deliver
 from functions.delivery.retry_scheduler import RetryScheduler
+from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush, InMemorySms
 from masscomm.channels.provider_calls import Caller
@@ -27,6 +28,7 @@ from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
 from masscomm.stores.delivery_ledger.port import DeliveryLedger
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Chain, delivery, entry
 
@@ -75,6 +77,7 @@ class Delivery(Chain):
         self.push = InMemoryPush()
         self.email = InMemoryEmail()
         self.sms = InMemorySms()
+        self.spent = InMemoryKeyUsage()
         self.register = InMemorySends(self.clock)
         self.table = LedgerTable()
         self.delay_store = InMemoryDelayStore()
@@ -95,6 +98,7 @@ class Delivery(Chain):
                 senders=self.senders(),
                 clock=self.clock,
             ),
+            spending=SmsSpending(store=self.spent, clock=self.clock),
             retry_scheduler=RetryScheduler(store=self.delay_store, retry_schedule=RetrySchedule(), clock=self.clock),
             clock=self.clock,
             pool=POOL,

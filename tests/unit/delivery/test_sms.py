@@ -1,14 +1,18 @@
 """SMS from the delivery record to the provider: numbers, countries, segments, senders."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
+from masscomm.domain.lanes import Lane
 from masscomm.domain.provider_errors import ApplicationOff, OptedOut
 from masscomm.domain.records import ContentColumn
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
+from masscomm.errors import Retry
+from masscomm.kafka import topics
 from tests.support.harness.chain import delivery
 from tests.support.harness.delivery import Delivery
 from tests.support.sms import CLUB, SENDER, SETTINGS, sms_settings
@@ -134,3 +138,103 @@ def test_segments_pass_at_the_rate_of_their_sender() -> None:
         )
     assert len(texts.sms.sent) == 11
     assert 1.6 <= texts.clock.monotonic() - began <= 2.4
+
+
+COST = 50_000  # micro-dollars of a segment to Germany
+
+
+def daily(usd: float, reserve: float = 0.0) -> AbstractContextManager[None]:
+    """Return settings with a limit for the SMS of a day."""
+    club = SETTINGS["tenants"][CLUB] | {"daily_usd": usd, "critical_reserve_usd": reserve}
+    return sms_settings(SETTINGS | {"tenants": {CLUB: club}})
+
+
+class Many(Texts):
+    """Delivery of an SMS to users 1 to 3, each of whom has a number."""
+
+    def send_all(self, topic: str = topics.DELIVERY, **values: Any) -> list[tuple[int, str, str | None]]:
+        """Deliver an SMS; return (user, status, reason)."""
+        numbers = [f"+491512345678{user_id}" for user_id in (1, 2, 3)]
+        for user_id, number in enumerate(numbers, 1):
+            self.put_user(user_id, phone=number)
+        text = ContentColumn(field="text", values=["Hello"], index=[])
+        record = delivery([1, 2, 3], channel="sms", addresses=numbers, content=[text], **values)
+        self.run(self.use_case, self.encoded(record, topic))
+        return [
+            (user_id, outcome.results[place].status, outcome.results[place].reason)
+            for outcome in self.outcomes()
+            for user_id, place in zip(outcome.user_ids, outcome.result_index, strict=True)
+        ]
+
+
+def statuses(found: list[tuple[int, str, str | None]]) -> dict[int, tuple[str, str | None]]:
+    return {user_id: (status, reason) for user_id, status, reason in found}
+
+
+LIMITED = ("failed", Reason.SPEND_LIMIT)
+
+
+@pytest.mark.kills(guard="sms.spending_before_calls")
+def test_sms_beyond_the_daily_limit_fail() -> None:
+    texts = Many()
+    with daily(0.1):
+        found = texts.send_all()
+    assert statuses(found) == {1: ("sent", None), 2: ("sent", None), 3: LIMITED}
+    assert len(texts.sms.calls) == 2
+    assert list(texts.spent.used.values()) == [2 * COST]
+
+
+def test_costs_of_a_group_are_reserved_by_one_request() -> None:
+    texts = Many()
+    reserved: list[int] = []
+    take = texts.spent.take
+    texts.spent.take = lambda window, amount: reserved.append(amount) or take(window, amount)  # type: ignore
+    with daily(10):
+        texts.send_all()
+    assert reserved == [3 * COST]
+
+
+@pytest.mark.kills(guard="sms.critical_reserve")
+@pytest.mark.parametrize(("lane", "sent"), [(Lane.BULK, 1), (Lane.CRITICAL, 3)])
+def test_reserve_is_for_critical_sms(lane: Lane, sent: int) -> None:
+    texts = Many()
+    with daily(0.15, reserve=0.1):
+        texts.send_all(topics.in_lane(topics.DELIVERY, lane))
+    assert len(texts.sms.calls) == sent
+
+
+def test_limit_is_that_of_the_day_and_the_tenant() -> None:
+    texts = Many()
+    with daily(0.15):
+        texts.send_all()
+        texts.clock.advance(86_400)
+        texts.send_all(record_id="55555555-5555-5555-8555-555555555555")
+    assert len(texts.sms.calls) == 6
+    assert {name.partition("#")[0] for name in texts.spent.used} == {f"sms:{CLUB}"}
+    assert len(texts.spent.used) == 2
+
+
+@pytest.mark.kills(guard="sms.spending_unknown")
+def test_sms_wait_while_their_costs_are_unknown() -> None:
+    texts = Many()
+    texts.spent.failing = Retry("throttled")
+    with daily(10):
+        assert set(statuses(texts.send_all()).values()) == {("sending", None)}
+        assert not texts.sms.calls
+        assert list(texts.delayed_user_ids().values()) == [[1, 2, 3]]
+        texts.spent.failing = None
+        assert texts.release() == []
+    assert len(texts.sms.calls) == 3
+
+
+def test_sms_that_are_refused_before_cost_nothing() -> None:
+    texts = Texts()
+    assert texts.send("+41 79 123 45 67") == ("failed", Reason.COUNTRY_NOT_ALLOWED)
+    assert not texts.spent.used
+
+
+def test_pushes_reserve_nothing() -> None:
+    texts = Texts()
+    texts.spent.failing = Retry("down")
+    assert texts.deliver(delivery([1])) == []
+    assert texts.push.calls

@@ -278,14 +278,14 @@ def test_sns_delivery_logs_are_enabled_and_reach_receipts(
         assert values["SuccessFeedbackRoleArn"] == values["FailureFeedbackRoleArn"]
         assert values["SuccessFeedbackRoleArn"] in roles
         assert values["EventDeliveryFailure"] in topics
-    to_the_function = [
+    subscriptions = [
         each for each in environment.resources("AWS::SNS::Subscription") if each.properties["Protocol"] == "lambda"
     ]
-    for subscription in to_the_function:
+    for subscription in subscriptions:
         assert flat(subscription.properties["Endpoint"]) == alias
         assert subscription.properties["RedrivePolicy"]["deadLetterTargetArn"]
-    assert {flat(each.properties["TopicArn"]) for each in to_the_function} <= topics
-    assert len(to_the_function) == 2, "push failures and answers to SMS"
+    assert {flat(each.properties["TopicArn"]) for each in subscriptions} <= topics
+    assert len(subscriptions) == 2, "push failures and answers to SMS"
 
 
 def test_sms_service_alone_publishes_answers(environment: SynthesisedEnvironment) -> None:

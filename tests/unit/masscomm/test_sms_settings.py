@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from masscomm.domain.sms_settings import SmsError, number_of, read_sms, sms_table
-from tests.support.sms import SENDER, SETTINGS, sms_settings
+from tests.support.sms import LIMITS, SENDER, SETTINGS, sms_settings
 
 PRICES = {"as_of": date(2026, 11, 1), "usd_a_segment": {"DE": 0.05}}
 
@@ -19,7 +19,7 @@ def test_shipped_file_sends_nothing() -> None:
 def test_tenant_replaces_single_keys_of_the_default() -> None:
     table = read_sms(
         {
-            "default": {"region": "DE", "senders": {"DE": SENDER}},
+            "default": {"region": "DE", "senders": {"DE": SENDER}, **LIMITS},
             "tenants": {7: {"countries": []}},
             "prices": PRICES,
         }
@@ -38,8 +38,8 @@ def test_tenant_replaces_single_keys_of_the_default() -> None:
         ({"default": {"region": "Germany"}}, "default.region"),
         ({"default": {"region": False}}, "default.region"),
         ({"default": {"countries": "DE"}}, "default.countries"),
-        ({"default": {"countries": ["DE"]}, "prices": PRICES}, "default.senders has none for DE"),
-        ({"default": {"region": "AT", "senders": {"AT": SENDER}}, "prices": PRICES}, "lacks AT"),
+        ({"default": {"countries": ["DE"], **LIMITS}, "prices": PRICES}, "default.senders has none for DE"),
+        ({"default": {"region": "AT", "senders": {"AT": SENDER}, **LIMITS}, "prices": PRICES}, "lacks AT"),
         ({"tenants": {"7": {}}}, "tenants.7"),
         ({"tenants": {7: {"sender": {}}}}, "tenants.7 has sender"),
         ({"default": {"senders": {"XX": SENDER}}}, "default.senders"),
@@ -54,6 +54,27 @@ def test_tenant_replaces_single_keys_of_the_default() -> None:
 def test_wrong_file_is_refused_with_the_name_of_its_key(document: Any, key: str) -> None:
     with pytest.raises(SmsError, match=key):
         read_sms(document)
+
+
+@pytest.mark.kills(guard="sms_settings.daily_limit")
+@pytest.mark.parametrize(
+    ("limits", "key"),
+    [
+        ({}, "default.daily_usd"),
+        ({"daily_usd": 0, "critical_reserve_usd": 0}, "default.daily_usd"),
+        ({"daily_usd": 10}, "default.critical_reserve_usd"),
+        ({"daily_usd": 10, "critical_reserve_usd": 11}, "more than daily_usd"),
+        ({"daily_usd": 10, "critical_reserve_usd": False}, "default.critical_reserve_usd"),
+    ],
+)
+def test_tenant_that_sends_needs_a_daily_limit(limits: dict[str, Any], key: str) -> None:
+    with pytest.raises(SmsError, match=key):
+        read_sms({"default": {"region": "DE", "senders": {"DE": SENDER}, **limits}, "prices": PRICES})
+
+
+def test_limits_are_read_in_micro_dollars() -> None:
+    club = read_sms({"default": {"region": "DE", "senders": {"DE": SENDER}, **LIMITS}, "prices": PRICES}).club(7)
+    assert (club.daily, club.critical_reserve) == (10_000_000, 2_000_000)
 
 
 @pytest.mark.kills(guard="sms_settings.way_out")

@@ -18,7 +18,7 @@ from tests.support.harness.chain import NOW, entry
 from tests.support.harness.receipts import Receipts
 from tests.support.inputs import receipt_events
 from tests.support.inputs.receipt_events import NUMBER, of_answer
-from tests.support.sms import ANSWERED_AT, CLUB, SENDER, SETTINGS, sms_settings
+from tests.support.sms import ANSWERED_AT, CLUB, LIMITS, SENDER, SETTINGS, sms_settings
 
 ADA = User(user_id=101, club_id=CLUB, phone="0151 23456789")
 # Another club with the same sender.
@@ -123,7 +123,7 @@ def test_numbers_are_not_logged(receipts: Receipts, caplog: pytest.LogCaptureFix
 
 @pytest.mark.kills(guard="sms.stop_of_owner")
 def test_stop_concerns_the_tenant_of_the_number_only(receipts: Receipts) -> None:
-    own = {"region": "DE", "senders": {"default": SENDER | {"numbers": ["+4915700000000"]}}}
+    own = {"region": "DE", "senders": {"default": SENDER | {"numbers": ["+4915700000000"]}}, **LIMITS}
     receipts.directory.put(User(user_id=104, club_id=OTHER_CLUB, phone=NUMBER))
     with sms_settings(SETTINGS | {"tenants": {**SETTINGS["tenants"], OTHER_CLUB: own}}):
         answers(receipts, "STOP")
