@@ -180,6 +180,14 @@ def show_dry_run(body: DryRunBody, console: Terminal) -> None:
     console.print(table)
     if body["minutes"] is not None:
         console.print(f"It takes {body['minutes']:,} minutes at its pace.")
+    if (sms := body["sms"]) is not None:
+        console.print(
+            f"{sms['segments']:,} segments of SMS, ${sms['usd']:,.2f} at the prices of {sms['prices_as_of']}:"
+        )
+        for country in sms["countries"]:
+            console.print(f"  {country['country']}: {country['segments']:,} segments, ${country['usd']:,.2f}")
+        for refused in sms["refused"]:
+            console.print(f"  {refused['country'] or 'no country'}: {refused['messages']:,} SMS not sent there")
     for sample in body["samples"]:
         console.print(f"\n{sample['channel']} in {sample['locale']}, as to user {sample['user_id']}:", soft_wrap=True)
         for name, text in sample["fields"].items():

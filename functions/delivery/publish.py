@@ -155,12 +155,12 @@ class Publishing:
         """
         clubs: dict[tuple[int, bool], list[int]] = {}
         for place, (record, recipient, call) in enumerate(calls):
-            if call.rate.micro_dollars and (record.delivery.record_id, recipient.position) not in self.paid:
+            if call.rate.sms is not None and (record.delivery.record_id, recipient.position) not in self.paid:
                 key = record.delivery.club_id, record.question.lane is Lane.CRITICAL
                 clubs.setdefault(key, []).append(place)
         unpaid: dict[int, ProviderError] = {}
         for (club_id, is_critical), places in clubs.items():
-            costs = [calls[place][2].rate.micro_dollars for place in places]
+            costs = [sms.micro_dollars for place in places if (sms := calls[place][2].rate.sms) is not None]
             errors = self.spending.reserve(club_id, costs, is_critical=is_critical)
             for place, error in zip(places, errors, strict=True):
                 if error is None:

@@ -25,6 +25,7 @@ from masscomm.domain.pace import minutes_of
 from masscomm.domain.records import SendRequested
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
 from masscomm.domain.simulator import is_simulated
+from masscomm.domain.sms_settings import MICRO, sms_table
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
 from masscomm.http.audiences import audience_of
@@ -84,6 +85,34 @@ class DryRunSample(TypedDict):
     """The texts: title, body and url of a push; subject, text and html of an e-mail."""
 
 
+class DryRunCountry(TypedDict):
+    """The SMS to one country."""
+
+    country: str
+    """ISO 3166, two letters; empty: a number of no country."""
+    messages: int
+    segments: int
+    usd: float
+
+
+class DryRunRefusedCountry(TypedDict):
+    """The SMS that the tenant does not send to a country."""
+
+    country: str
+    messages: int
+
+
+class DryRunSms(TypedDict):
+    """The SMS that go out, now or later, with the segments and the prices by which they are billed."""
+
+    segments: int
+    usd: float
+    prices_as_of: str
+    """The day of the prices."""
+    countries: list[DryRunCountry]
+    refused: list[DryRunRefusedCountry]
+
+
 class DryRunBody(TypedDict):
     """What would become of a send. Nothing was sent."""
 
@@ -101,6 +130,8 @@ class DryRunBody(TypedDict):
     counted_at: str
     """The time of the counts. Users, devices and preferences may be others when the send is due."""
     channels: list[DryRunChannel]
+    sms: DryRunSms | None
+    """null: no SMS goes out or is refused for its country."""
     samples: list[DryRunSample]
     """One message for each channel and locale, at most five a channel; empty without the scope users:read."""
     warnings: list[FieldErrorBody]
@@ -176,6 +207,7 @@ class DryRunSend:
             "minutes": minutes_of(send.per_minute, send.spread_over_ms, recipients.total),
             "counted_at": time_of_ms(identity.requested_at_ms),
             "channels": [_channel(name, found, recipients.total) for name in channels],
+            "sms": _sms(found, recipients.total / examined if examined else 1),
             "samples": [
                 {
                     "channel": sample.channel,
@@ -258,6 +290,32 @@ def _channel(name: str, found: Forecast, total: int) -> DryRunChannel:
             _reason(name, end, count, found)
             for end, count in sorted(counts.items(), key=lambda each: (-each[1], each[0].status, each[0].reason or ""))
             if end != End(Status.SENT)
+        ],
+    }
+
+
+def _sms(found: Forecast, scale: float) -> DryRunSms | None:
+    """Return the SMS, scaled from the examined recipients to all."""
+    as_of = sms_table().prices_as_of
+    if as_of is None or not (found.sms or found.refused_sms):
+        return None
+    countries: list[DryRunCountry] = [
+        {
+            "country": country,
+            "messages": round(each.messages * scale),
+            "segments": round(each.segments * scale),
+            "usd": round(each.micro_dollars * scale / MICRO, 2),
+        }
+        for country, each in sorted(found.sms.items())
+    ]
+    return {
+        "segments": sum(each["segments"] for each in countries),
+        "usd": round(sum(each.micro_dollars for each in found.sms.values()) * scale / MICRO, 2),
+        "prices_as_of": as_of.isoformat(),
+        "countries": countries,
+        "refused": [
+            {"country": country, "messages": round(count * scale)}
+            for country, count in sorted(found.refused_sms.items())
         ],
     }
 

@@ -22,14 +22,14 @@ from masscomm.decisions.digests import forecast_digests
 from masscomm.decisions.results import final_result
 from masscomm.directory.layers import related_to
 from masscomm.directory.port import Directory
-from masscomm.domain.call_results import Call, CallAnswer
+from masscomm.domain.call_results import Call, CallAnswer, WrittenSms
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.email_settings import ClubEmails, EmailOrigin, EmailTable
 from masscomm.domain.locales import read_locale
 from masscomm.domain.outcomes import SENT
-from masscomm.domain.provider_errors import ProviderError
+from masscomm.domain.provider_errors import CountryNotAllowed, ProviderError
 from masscomm.domain.records import BuildRequested, DeliveryRequested, SendRequested
 from masscomm.domain.simulator import is_simulated
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
@@ -62,6 +62,14 @@ class Sample(NamedTuple):
     texts: Mapping[str, str]
 
 
+class SmsCountry(NamedTuple):
+    """The SMS to one country."""
+
+    messages: int = 0
+    segments: int = 0
+    micro_dollars: int = 0
+
+
 @dataclass
 class Forecast:
     """What becomes of the notifications of a send."""
@@ -75,6 +83,10 @@ class Forecast:
     samples: list[Sample] = field(default_factory=list)
     # The platform → the number of pushes to its devices whose bodies would be shortened.
     shortened: Counter[str] = field(default_factory=Counter)
+    # Country → the SMS that go out, now or after a wait.
+    sms: dict[str, SmsCountry] = field(default_factory=dict)
+    # Country → the number of SMS that the club does not send there.
+    refused_sms: Counter[str] = field(default_factory=Counter)
     # The number of users without a row in the directory, or with one of another club.
     unknown_users: int = 0
 
@@ -89,6 +101,13 @@ class Forecast:
         """Add the time at which a notification is released."""
         first, last = self.released.get((channel, wait.status), (wait.until_ms, wait.until_ms))
         self.released[channel, wait.status] = min(first, wait.until_ms), max(last, wait.until_ms)
+
+    def add_sms(self, sms: WrittenSms) -> None:
+        """Add an SMS that goes out."""
+        known = self.sms.get(sms.country, SmsCountry())
+        self.sms[sms.country] = SmsCountry(
+            known.messages + 1, known.segments + sms.segments, known.micro_dollars + sms.micro_dollars
+        )
 
     def add_sample(self, sample: Sample) -> None:
         """Add the sample, if it is the first one of its channel and locale, and the samples are not too many."""
@@ -293,7 +312,13 @@ class DryRun:
             decision = SENT if result is None else result.decision
             end = End(decision.status or Status.SENT, decision.reason)
             found.add(record.channel, end, wait)
+            found.refused_sms.update(
+                answer.error.country for _, answer in answers if isinstance(answer.error, CountryNotAllowed)
+            )
             if end.status in PUBLISHED:
+                for call, _ in answers:
+                    if call.rate.sms is not None:
+                        found.add_sms(call.rate.sms)
                 found.reached.add(recipient.user_id)
                 texts = {column.field: column.value_at(recipient.row) for column in record.content}
                 language = locale or users[recipient.user_id].locale or DEFAULT_LOCALE

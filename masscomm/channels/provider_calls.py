@@ -7,7 +7,7 @@ from functools import partial
 from masscomm.channels.senders import Notification, Sender, check_senders
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import Recipient
-from masscomm.domain.call_results import Call, Shortened
+from masscomm.domain.call_results import Call, Shortened, WrittenSms
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.provider_errors import Expired
@@ -37,14 +37,18 @@ class Caller:
     def calls(self, delivery: DeliveryRequested, recipient: Recipient) -> list[Call]:
         """Return the calls for a recipient: one for each device, or one for the address."""
         texts = {column.field: column.value_at(recipient.row) for column in delivery.content}
-        send = partial(self._send, delivery, recipient, texts)
         if CHANNELS[delivery.channel].to_devices:
             return [
-                Call(target=str(device.device_id), make=partial(send, device), device=device)
+                Call(
+                    target=str(device.device_id),
+                    make=partial(self._send, delivery, recipient, texts, device),
+                    device=device,
+                )
                 for device in recipient.devices
             ]
         rate = self.senders[delivery.channel].rate(delivery.club_id, delivery.type, recipient.address, texts)
-        return [Call(target=delivery.channel, make=partial(send, recipient.address), rate=rate)]
+        send = partial(self._send, delivery, recipient, texts, recipient.address, rate.sms)
+        return [Call(target=delivery.channel, make=send, rate=rate)]
 
     async def _send(
         self,
@@ -52,6 +56,7 @@ class Caller:
         recipient: Recipient,
         texts: Mapping[str, str],
         target: Device | str,
+        sms: WrittenSms | None = None,
     ) -> str | Shortened:
         now_ms, expires_at = self.clock.now_ms(), delivery.expires_at
         if expires_at is not None and expires_at <= now_ms:  # guard: delivery.expires_at
@@ -63,6 +68,7 @@ class Caller:
             texts=texts,
             collapse_key=delivery.collapse_key,
             push=delivery.push,
+            sms=sms,
             requested_at_ms=delivery.timestamp,
             ttl_s=None if expires_at is None else max(0, (expires_at - now_ms) // 1000),
         )

@@ -14,7 +14,7 @@ from masscomm.channels.push import (
 )
 from masscomm.channels.sms import sms_of
 from masscomm.channels.unsubscribe_links import NO_WAY_OUT, UnsubscribeLinks, WaysOut
-from masscomm.domain.call_results import ONE_MESSAGE, CallRate, Shortened
+from masscomm.domain.call_results import ONE_MESSAGE, CallRate, Shortened, WrittenSms
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.email_settings import EmailTable
@@ -39,6 +39,8 @@ class Notification(NamedTuple):
     ttl_s: int | None = None
     # The options of a push (masscomm.domain.push_options).
     push: str | None = None
+    # The SMS, if `rate` has written it.
+    sms: WrittenSms | None = None
     # The time of the send in milliseconds since the epoch, whose version of the category applies; None: the last one.
     requested_at_ms: int | None = None
 
@@ -195,7 +197,9 @@ class SmsSender(Sender):
         if not isinstance(target, str):
             raise TypeError("an SMS goes to a number")
         subscription = notification.subscription
-        written = sms_of(subscription.club_id, subscription.category, target, notification.text("text"))
+        written = notification.sms
+        if written is None:
+            written = sms_of(subscription.club_id, subscription.category, target, notification.text("text"))
         return await self.provider.send(
             Sms(
                 number=target,
@@ -213,4 +217,4 @@ class SmsSender(Sender):
         except ProviderError:
             return ONE_MESSAGE  # It is refused without a call.
         origin = written.origin
-        return CallRate(written.segments, origin.identity, origin.segments_per_s, written.micro_dollars)
+        return CallRate(written.segments, origin.identity, origin.segments_per_s, written)

@@ -1,24 +1,11 @@
 """Writes an SMS: its sender for club and country, its text with the way to opt out, and its segments."""
 
-from typing import NamedTuple
-
+from masscomm.domain.call_results import WrittenSms
 from masscomm.domain.categories import category
-from masscomm.domain.phone_numbers import country_of, e164
+from masscomm.domain.phone_numbers import country_of_subscriber
 from masscomm.domain.provider_errors import CountryNotAllowed, InvalidAddress, Rejected
 from masscomm.domain.sms_segments import MAX_SEGMENTS, segments
-from masscomm.domain.sms_settings import SmsOrigin, sms_table
-
-
-class WrittenSms(NamedTuple):
-    """An SMS to one country."""
-
-    country: str
-    origin: SmsOrigin
-    text: str
-    segments: int
-    is_transactional: bool
-    # What it costs, in micro-dollars.
-    micro_dollars: int
+from masscomm.domain.sms_settings import sms_table
 
 
 def sms_of(club_id: int, category_name: str, number: str, text: str) -> WrittenSms:
@@ -35,14 +22,15 @@ def sms_of(club_id: int, category_name: str, number: str, text: str) -> WrittenS
         CountryNotAllowed: The club sends nothing to the country.
         Rejected: The text is empty, or has more than MAX_SEGMENTS segments.
     """
-    if e164(number, None) != number:  # guard: sms.invalid_number
+    country = country_of_subscriber(number)
+    if country is None:  # guard: sms.invalid_number
         raise InvalidAddress
     table = sms_table()
-    club, country = table.club(club_id), country_of(number)
-    origin = None if country is None else club.origin(country)
+    club = table.club(club_id)
+    origin = club.origin(country)
     # guard: sms.allowed_countries
-    if country is None or origin is None or country not in club.countries or country not in table.prices:
-        raise CountryNotAllowed
+    if origin is None or country not in club.countries or country not in table.prices:
+        raise CountryNotAllowed(country)
     mandatory = category(category_name, club_id).mandatory
     if not text.strip():
         raise Rejected("the text is empty")

@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 from masscomm.domain.preferences import Decision
 from masscomm.domain.provider_errors import ProviderError
 from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.sms_settings import SmsOrigin
 from masscomm.domain.users import Device
 
 
@@ -17,6 +18,18 @@ class Shortened(NamedTuple):
     platform: str
 
 
+class WrittenSms(NamedTuple):
+    """An SMS to one country."""
+
+    country: str
+    origin: SmsOrigin
+    text: str
+    segments: int
+    is_transactional: bool
+    # What it costs, in micro-dollars.
+    micro_dollars: int
+
+
 class CallRate(NamedTuple):
     """What a call takes of the rate of its provider account, or of its sender."""
 
@@ -25,8 +38,8 @@ class CallRate(NamedTuple):
     # The sender, if each has a rate of its own, and the units that it sends in a second.
     sender: str = ""
     sender_per_s: float | None = None
-    # What the call costs, if the club has a limit for it: micro-dollars.
-    micro_dollars: int = 0
+    # The SMS of the call, if it can be sent.
+    sms: WrittenSms | None = None
 
 
 ONE_MESSAGE = CallRate()

@@ -75,10 +75,13 @@ class InvalidAddress(Refused):
 
 
 class CountryNotAllowed(Refused):
-    """No SMS are sent to the country of the number, for this club or from this account."""
+    """No SMS are sent to the country of the number, for this club or from this account. `country` is its code (ISO
+    3166); "": it is not known.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, country: str = "") -> None:
         super().__init__("no SMS are sent to the country of the number")
+        self.country = country
 
 
 class SpendLimit(Refused):

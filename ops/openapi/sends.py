@@ -161,6 +161,7 @@ OPERATIONS = {
                     "reasons": [{"status": "suppressed", "reason": "opted_out", "count_total": 1}],
                 }
             ],
+            "sms": None,
             "samples": [{"locale": "en", "fields": {"title": "Hello", "body": "It works."}}],
             "warnings": [],
         },

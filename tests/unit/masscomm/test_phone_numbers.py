@@ -1,6 +1,6 @@
 import pytest
 
-from masscomm.domain.phone_numbers import country_of, e164
+from masscomm.domain.phone_numbers import country_of_subscriber, e164
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_text_that_is_no_phone_number_is_refused(text: str, region: str | None) 
 
 
 def test_country_follows_from_the_number() -> None:
-    assert country_of("+4915123456789") == "DE"
-    assert country_of("+436641234567") == "AT"
-    assert country_of("+12024561111") == "US"
-    assert country_of("+16135550100") == "CA"
+    assert country_of_subscriber("+4915123456789") == "DE"
+    assert country_of_subscriber("+436641234567") == "AT"
+    assert country_of_subscriber("+12024561111") == "US"
+    assert country_of_subscriber("+16135550100") == "CA"

@@ -40,6 +40,7 @@ from tests.support.contracts.dry_run import (
     USERS,
     chain_in_memory,
     check_dry_run,
+    person,
 )
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import SendApi, dry_runs
@@ -47,6 +48,7 @@ from tests.support.harness.settled_chain import SettledChain
 from tests.support.harness.slots import take_slots
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 from tests.support.inputs.optional_tables import mapped
+from tests.support.sms import sms_settings
 
 
 @pytest.mark.guarantee("dry_run.counts_are_the_sends")
@@ -74,6 +76,7 @@ DECIDED_LATER = {
     Reason.COMPLAINED: "a receipt",
     Reason.CANCELLED: "a later request",
     Reason.NOT_FOLLOWING: "an unfollowing after the dry run",
+    Reason.SPEND_LIMIT: "the other SMS of the day; a dry run has their price",
     Reason.UNKNOWN_CHANNEL: "nothing: the API refuses such a request",
     Reason.DEAD_LETTER: "nothing: the API refuses what would be dead-lettered",
 }
@@ -383,3 +386,28 @@ def test_dry_run_of_followers_counts_their_opt_outs(api: SendApi) -> None:
         (channel,) = body["channels"]
         assert (channel["deliverable"], channel["suppressed"]) == (1, 1)
         assert [each["reason"] for each in channel["reasons"]] == ["opted_out"]
+
+
+def test_sms_are_counted_by_country_with_their_price(api: SendApi) -> None:
+    numbers = {1: "+4915123456781", 5: "+43 664 1234567", 15: "+41 79 123 45 67", 19: "+4915123456782"}
+    directory = InMemoryDirectory()
+    directory.put(*(person(user_id, phone=number) for user_id, number in numbers.items()))
+    api.dry_runs = dry_runs(api.clock, directory, api.register)
+    data = {"title": "-", "body": "a" * 161}
+    with sms_settings():
+        _, body, _ = dry_run(api, type="match_reminder", channels=["sms"], to_users=list(numbers), data=data)
+    assert body["sms"] == {
+        "segments": 6,
+        "usd": 0.4,
+        "prices_as_of": "2026-11-01",
+        "countries": [
+            {"country": "AT", "messages": 1, "segments": 2, "usd": 0.2},
+            {"country": "DE", "messages": 2, "segments": 4, "usd": 0.2},
+        ],
+        "refused": [{"country": "CH", "messages": 1}],
+    }
+
+
+def test_send_without_sms_has_no_price(api: SendApi) -> None:
+    _, body, _ = dry_run(api, to_users=[1])
+    assert body["sms"] is None
