@@ -23,6 +23,7 @@ from infra.cdk.images import repository
 from infra.cdk.quotas import CONCURRENCY, LOOKED_UP, Quota
 from infra.cdk.resources.receipts import sms_answers
 from infra.provision import MONOLITH_FIELDS
+from masscomm.domain.email_settings import EmailOrigin, table_of
 from masscomm.domain.sms_settings import sms_table
 
 # Creates a boto3 client of a service, in the environment's region or another.
@@ -318,10 +319,35 @@ def _email(account: Account) -> Iterator[Problem]:
             found=f"{state['SendQuota']['MaxSendRate']:.0f} e-mails a second, {rate:.0f} planned",
             ask="a higher sending rate, or a lower providers.per_s",
         )
-    sender = environment.sender_address
-    identities = [_found(ses.get_email_identity, EmailIdentity=each) for each in (sender, sender.rpartition("@")[2])]
-    if not any(each and each["VerifiedForSendingStatus"] for each in identities):
-        yield Problem(found=f"{sender} is not verified", ask="a verified identity for its domain")
+    verified: dict[str, bool] = {}
+    for origin in table_of(environment.sender, environment.prefix).origins:
+        sender = origin.address
+        for name in (sender, sender.rpartition("@")[2]):
+            if name not in verified:
+                identity = _found(ses.get_email_identity, EmailIdentity=name)
+                verified[name] = bool(identity and identity["VerifiedForSendingStatus"])
+        if not (verified[sender] or verified[sender.rpartition("@")[2]]):
+            yield Problem(found=f"{sender} is not verified", ask="a verified identity for its domain")
+        if origin.ses_tenant is not None:
+            yield from _tenant_of_ses(ses, origin)
+
+
+def _tenant_of_ses(ses: Any, origin: EmailOrigin) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_CreateTenantResourceAssociation.html"""
+    name = origin.ses_tenant
+    tenant = _found(ses.get_tenant, TenantName=name)
+    if tenant is None:
+        yield Problem(found=f"the tenant {name} of SES does not exist", ask="create it, and associate its resources")
+        return
+    pages = _pages(ses, "list_tenant_resources", "TenantResources", TenantName=name)
+    resources = {each["ResourceArn"].split(":", 5)[-1] for each in pages}
+    identities = [f"identity/{each}" for each in (origin.address, origin.address.rpartition("@")[2])]
+    if not resources & set(identities):
+        yield Problem(found=f"{origin.address} is not associated with {name}", ask=f"associate {identities[1]} with it")
+    if (used := f"configuration-set/{origin.configuration_set}") not in resources and origin.configuration_set:
+        yield Problem(found=f"{used} is not associated with {name}", ask="associate it")
+    if _at(tenant, "Tenant", "SendingStatus") == "DISABLED":
+        yield Problem(found=f"SES has paused the tenant {name}", ask="docs/runbooks/email-reputation.md")
 
 
 def _push(account: Account) -> Iterator[Problem]:

@@ -147,6 +147,10 @@ class Text(StrEnum):
     SEND_INCOMPLETE = "Kafka has not taken the whole of send {send_id}: {reason}"
     SEND_UNKNOWN = "No send with this id is known; a send that was requested by Kafka is counted in seconds."
     SEND_ENDED = "The send has ended."
+    EMAIL_SENDER_NOT_READY = (
+        "SES does not accept e-mails of {domain}: the identity must be verified, and associated with the tenant of"
+        " SES in email.yaml. Ask an operator."
+    )
     SEND_ENDED_NO_PAUSE = "The send has ended: there is nothing to pause."
     SEND_ENDED_NO_CANCEL = "The send has ended: there is nothing to cancel."
     SEND_CANCELLED = "The send is cancelled."

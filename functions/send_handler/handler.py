@@ -18,8 +18,11 @@ from functions.send_handler.schedules import SchedulesRoute
 from functions.send_handler.send_records import Caller
 from functions.send_handler.send_request import check_permitted, parse_request, read_document, with_definition
 from functions.send_handler.send_warnings import SendWarnings, result_of
+from functions.send_handler.sender_checks import SenderChecks
 from masscomm import environment
+from masscomm.channels.ses_senders import SesSenders
 from masscomm.clock import SystemClock
+from masscomm.domain.email_settings import email_table
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.http import idempotency, rest
@@ -49,6 +52,7 @@ class UseCases:
     requests: RequestSend
     once: RequestOnce
     warnings: SendWarnings
+    senders: SenderChecks
     saved_audiences: SavedAudiences
     schedules: SchedulesRoute
 
@@ -69,6 +73,7 @@ def bootstrap() -> UseCases:
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
         warnings=SendWarnings(content_checks),
+        senders=SenderChecks(email_table, cache(lambda: SesSenders(clock))),
         saved_audiences=saved_audiences,
         schedules=SchedulesRoute(
             store=DynamoDbSchedules.from_environment(),
@@ -102,6 +107,7 @@ def post_send(request: rest.Request) -> Response:
     with once.running(attempt):
         send = with_definition(send, use_cases.saved_audiences)
         warnings.check_template(send)
+        use_cases.senders.check(send)
         found = requests.find_part(send, identity, caller)
         # Only a request with an Idempotency-Key or a send_id may have been counted before.
         is_new = attempt.claim is None and send.send_id is None
@@ -126,7 +132,7 @@ def post_batch(request: rest.Request) -> Response:
     use_cases = bootstrap()
     requests, once = use_cases.requests, use_cases.once
     known_categories().refresh(*types_in(document))
-    batch = parse_batch(document, request, requests.clock)
+    batch = parse_batch(document, request, requests.clock, use_cases.senders.check)
     new, limits = requests.new_identity(), dict[str, str]()
     if batch.club_id is None:  # No send is accepted, so there is no request to repeat.
         return Response(HTTPStatus.OK, JSON, json.dumps(batch.body(new), ensure_ascii=False))
@@ -167,6 +173,7 @@ def put_schedule(request: rest.Request, schedule: str) -> Response:
     known_categories().read()
     saved, send = use_cases.schedules.parsed(schedule, document, request)
     use_cases.warnings.check_template(send)
+    use_cases.senders.check(send)
     return uncached(use_cases.schedules.put(saved, request, _audit(request)))
 
 

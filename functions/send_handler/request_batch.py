@@ -9,7 +9,7 @@ repetition gets them also from a caller with other scopes.
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -116,8 +116,11 @@ class Batch:
         return {"accepted": accepted, "refused": len(results) - accepted, "results": results}
 
 
-def parse_batch(document: dict[str, Any], request: Request, clock: Clock) -> Batch:
-    """Return the batch in the body of a request. A send that the caller may not request is a problem.
+def parse_batch(
+    document: dict[str, Any], request: Request, clock: Clock, check_sender: Callable[[SendRequest], None]
+) -> Batch:
+    """Return the batch in the body of a request. A send that the caller may not request is a problem, as is one whose
+    sender SES refuses.
 
     Raises Problem with status 400 if the object is not a list of at most BATCH_SENDS sends, or if they are of several
     clubs.
@@ -127,7 +130,7 @@ def parse_batch(document: dict[str, Any], request: Request, clock: Clock) -> Bat
     except ValidationError as error:
         raise invalid_fields(error, _Unread) from error
     _check_one_club(unread.sends)
-    sends = [_checked(each, request, clock) for each in unread.sends]
+    sends = [_checked(each, request, clock, check_sender) for each in unread.sends]
     errors_a_send = _ERRORS_A_BATCH // max(1, sum(isinstance(each, Problem) for each in sends))
     return Batch([_shortened(each, errors_a_send) if isinstance(each, Problem) else each for each in sends])
 
@@ -186,10 +189,13 @@ def produce_batch(requests: RequestSend, batch: Batch, identity: SendIdentity, c
     logger.info("batch accepted", sends=len(accepted))
 
 
-def _checked(document: Any, request: Request, clock: Clock) -> SendRequest | Problem:
+def _checked(
+    document: Any, request: Request, clock: Clock, check_sender: Callable[[SendRequest], None]
+) -> SendRequest | Problem:
     try:
         send = parse_request(document, clock, SmallSend)
         check_permitted(request, send)
+        check_sender(send)
     except Problem as problem:
         return problem
     return send

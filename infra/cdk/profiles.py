@@ -215,6 +215,8 @@ class Profile:
     push: bool = False
     # Whether the function sends through SES.
     email: bool = False
+    # Whether the function reads which senders of e-mails SES accepts.
+    checks_senders: bool = False
     # Whether the function sends SMS.
     sms: bool = False
     # Whether the function signs or verifies unsubscribe links.
@@ -342,6 +344,7 @@ PROFILES = {
         indices=("notification_templates",),
         requests=("POST notification_templates/_search",),
         tables=(KEYS, SENDS, USAGE, AUDIT, POLLS, CATEGORIES, WAITING),
+        checks_senders=True,
     ),
     "previews": Profile(
         warmth=Warmth.SNAPSTART,

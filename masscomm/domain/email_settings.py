@@ -109,6 +109,8 @@ class EmailTable:
 
     default: ClubEmails
     of_clubs: Mapping[int, ClubEmails] = MappingProxyType({})
+    # The origin of an empty file.
+    usual: EmailOrigin = EmailOrigin()
 
     def club(self, club_id: int) -> ClubEmails:
         """Return how the e-mails of a club are sent."""
@@ -166,7 +168,7 @@ def read_emails(document: Any, *, sender: str = "", configuration_set: str | Non
         if isinstance(club_id, bool) or not isinstance(club_id, int):
             raise EmailError(f"email.yaml: {where}: a club's id is a whole number")
         clubs[club_id] = _club(_mapping(own, where, _CLUB_KEYS), where, default)
-    table = EmailTable(default=default, of_clubs=MappingProxyType(clubs))
+    table = EmailTable(default=default, of_clubs=MappingProxyType(clubs), usual=usual)
     _check_tenants(table)
     return table
 

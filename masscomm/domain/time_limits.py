@@ -41,6 +41,8 @@ PREFERENCES_SWEEP_RESERVE_S = 20.0
 IDEMPOTENCY_CALL_S = 2.0
 # The time limit of recording an accepted send, with all its attempts.
 ACCEPTED_CALL_S = 2.0
+# The time limit of the requests to SES about the sender of a tenant, and how long its answers are valid.
+SENDER_CHECK_S, SENDER_CHECK_VALID_S = 0.4, 300.0
 # How long the response to a send waits for its warnings.
 WARNINGS_S = 0.5
 # Two limits of the scheduler's sweep of due records: the time limit of the flush, and the time reserved for the flush
@@ -436,9 +438,9 @@ RULES: Mapping[str, str] = {
         "API Gateway has the response of each request, and the functions of the chain serve no route"
     ),
     "PRODUCER_MESSAGE_S < SEND_FLUSH_S < timeout_s('send_handler')": "a request is answered by Kafka's reports",
-    "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + ACCEPTED_CALL_S + WARNINGS_S < timeout_s('send_handler')": (
-        "a request with a key is answered, too"
-    ),
+    "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + SENDER_CHECK_S + ACCEPTED_CALL_S + WARNINGS_S"
+    " < timeout_s('send_handler')": "a request with a key is answered, too",
+    "100 * SENDER_CHECK_S < SENDER_CHECK_VALID_S < 900": "few sends wait for SES, and a corrected sender is used soon",
     "PRODUCER_MESSAGE_S < API_FLUSH_S < timeout_s('preferences_handler') < PREFERENCES_SWEPT_AFTER_S": (
         "a change is produced by its request, or by a sweep"
     ),

@@ -490,6 +490,8 @@ MUTANTS = (
         "No recipient fails because the settings of a sender of e-mails are wrong.",
         Never(),
     ),
+    Mutant("email.unverified_sender", "A send whose e-mails SES would refuse is not stored.", Never()),
+    Mutant("email.mandatory_unchecked", "A mandatory send does not wait for the check of its sender.", Never()),
     Mutant(
         "email.sender_of_tenant",
         "A tenant's sender writes e-mails of that tenant only.",

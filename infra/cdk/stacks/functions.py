@@ -240,10 +240,10 @@ class FunctionsStack(Stack):
         variables |= {f"{name.upper()}_TABLE": data.tables[name].table_name for name in profile.every_table}
         if SENDS in profile.every_table and not environment.send_results:
             variables[SETTING] = SETTINGS[1]
-        if profile.email or profile.unsubscribe_links:
+        if profile.email or profile.unsubscribe_links or profile.checks_senders:
             # The page of an unsubscribe link names the sender.
             variables["SES_SENDER"] = environment.sender
-        if profile.email and environment.receipts:
+        if (profile.email or profile.checks_senders) and environment.receipts:
             variables["SES_CONFIGURATION_SET"] = configuration_set(environment)
         mailbox = environment.unsubscribe_mailbox
         if profile.unsubscribe_links or profile.operates:

@@ -108,6 +108,15 @@ def grant_profile(
                 for kind in SMS_SENDERS
             ),
         )
+    if profile.checks_senders:
+        explain(
+            function.role,
+            "the ARN of a tenant of SES ends with a generated id",
+            *(
+                f"IAM5[Resource::arn:aws:ses:{environment.region}:<AWS::AccountId>:tenant/{name}/*]"
+                for name in _ses_tenants(environment)
+            ),
+        )
     if profile.assumes_roles:
         _grant_assumed_roles(function)
     if profile.operates:
@@ -239,6 +248,12 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
     ]
 
 
+def _ses_tenants(environment: Environment) -> list[str]:
+    """Return the tenants of SES in schemas/email.yaml."""
+    origins = table_of(environment.sender, configuration_set(environment)).origins
+    return list(dict.fromkeys(each.ses_tenant for each in origins if each.ses_tenant))
+
+
 def _one_or_all(values: Iterable[str]) -> str | list[str]:
     """Return the value of a condition: one text, or several, of which one must match."""
     found = list(values)
@@ -260,7 +275,7 @@ def _provider(
         addresses = dict.fromkeys(each.address for each in table.origins)
         own = configuration_set(environment)
         sets = dict.fromkeys((own, *(each.configuration_set for each in table.origins if each.configuration_set)))
-        tenants = dict.fromkeys(each.ses_tenant for each in table.origins if each.ses_tenant)
+        tenants = _ses_tenants(environment)
         conditions: dict[str, Any] = {"StringEquals": {"ses:FromAddress": _one_or_all(addresses)}}
         if tenants:
             conditions["StringEqualsIfExists"] = {"ses:TenantName": _one_or_all(tenants)}
@@ -278,6 +293,15 @@ def _provider(
                 conditions=conditions,
             )
         )
+    if profile.checks_senders:
+        table = table_of(environment.sender, configuration_set(environment))
+        senders = [each.address for each in table.origins]
+        names = dict.fromkeys(name for each in senders for name in (each.rpartition("@")[2], each))
+        identities = [stack.format_arn(service="ses", resource="identity", resource_name=name) for name in names]
+        found.append(iam.PolicyStatement(actions=["ses:GetEmailIdentity"], resources=identities))
+        if tenants := _ses_tenants(environment):
+            arns = [stack.format_arn(service="ses", resource="tenant", resource_name=f"{each}/*") for each in tenants]
+            found.append(iam.PolicyStatement(actions=["ses:ListTenantResources"], resources=arns))
     if profile.sms:
         # The senders are in schemas/sms.yaml: all of this account and region.
         found.append(

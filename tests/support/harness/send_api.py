@@ -11,9 +11,11 @@ from functions.send_handler.request_once import RequestOnce
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.schedules import SchedulesRoute
 from functions.send_handler.send_warnings import SendWarnings
+from functions.send_handler.sender_checks import SenderChecks
 from masscomm.clock import Clock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
+from masscomm.domain.email_settings import read_emails
 from masscomm.domain.records import SendRequested
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.unused_content import ContentChecks
@@ -53,6 +55,7 @@ def use_cases(
     saved: SavedAudiences | None = None,
     schedules: Schedules | None = None,
     delayed: DelayStore | None = None,
+    senders: SenderChecks | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -68,6 +71,7 @@ def use_cases(
         requests=requests,
         once=RequestOnce(keys=keys, clock=chain.clock),
         warnings=SendWarnings(lambda: ContentChecks(templates)),
+        senders=senders or SenderChecks(lambda: read_emails({}), lambda: None),  # type: ignore[arg-type, return-value]
         saved_audiences=saved,
         schedules=SchedulesRoute(
             store=schedules or InMemorySchedules(),

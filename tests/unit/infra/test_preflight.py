@@ -9,6 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,6 +162,31 @@ def test_bootstrap_is_found_by_its_qualifier() -> None:
     ours = replace(READY, platform=PlatformConfig(bootstrap_qualifier="acme"))
     (problem,) = found(ours, ecr__DescribeRepositories="RepositoryNotFoundException")
     assert "cdk-acme-container-assets-" in problem.found
+
+
+@pytest.mark.parametrize(
+    ("answers", "ask"),
+    [
+        ({"GetTenant": "NotFoundException"}, "create it, and associate its resources"),
+        ({"GetTenant": {"Tenant": {"SendingStatus": "DISABLED"}}}, "docs/runbooks/email-reputation.md"),
+        ({"ListTenantResources": {"TenantResources": []}}, "associate identity/club7.example with it"),
+    ],
+)
+def test_tenant_of_ses_is_checked_with_its_resources(
+    answers: dict[str, Any], ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "email.yaml"
+    own = "{sender: news@club7.example, configuration_set: c7, ses_tenant: t7, mandatory_ses_tenant: otp}"
+    file.write_text(f"tenants: {{7: {own}}}")
+    monkeypatch.setenv("MASSCOMM_EMAIL", str(file))
+    arns = [f"arn:aws:ses:eu-central-1:1:{name}" for name in ("identity/club7.example", "configuration-set/c7")]
+    ready = {
+        "GetTenant": {"Tenant": {"SendingStatus": "ENABLED"}},
+        "ListTenantResources": {"TenantResources": [{"ResourceArn": arn} for arn in arns]},
+    }
+    assert found(**{f"sesv2__{name}": answer for name, answer in ready.items()}) == []
+    asks = [each.ask for each in found(**{f"sesv2__{name}": answer for name, answer in (ready | answers).items()})]
+    assert ask in asks
 
 
 def _role(name: str) -> Callable[[str], dict[str, Any]]:
