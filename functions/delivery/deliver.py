@@ -44,7 +44,7 @@ from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.provider_errors import TargetGone
 from masscomm.domain.push_options import is_silent
 from masscomm.domain.records import ContentColumn, DeliveryRequested
-from masscomm.domain.sends import SendControl
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import LEASE_POLL_FIRST_S, LEASE_POLL_LAST_S, REGISTRAR_POLL_S
 from masscomm.domain.users import Device
@@ -83,8 +83,8 @@ class _Started:
     done: dict[int, RecipientResult] = field(default_factory=dict)
     # The delivery to the recipients without a result, once it has begun.
     record: RecordDelivery | None = None
-    # Whether the send was paused at the first look-up.
-    is_paused: bool = False
+    # The control that paused the record at the first look-up: of its send, or of the e-mails of its club.
+    paused_by: SendKey | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -305,7 +305,7 @@ class Deliver:
             started.item.error = started.error
         elif started.elsewhere is None:
             metrics.add(DUPLICATES_REFUSED, len(started.done))
-            started.is_paused = first.view.paused is not None
+            started.paused_by = None if first.view.paused is None else first.view.paused.send
             if started.lease is None or started.is_complete:
                 started.item.error = first.view.fault
             else:
@@ -329,7 +329,7 @@ class Deliver:
         held = paused_results(delivery, started.done, until_ms)
         self.ledger.record(delivery.record_id, held)
         started.done.update((result.position, result) for result in held)
-        started.is_paused = True
+        started.paused_by = control.send
         self._finish(batch, started)
 
     def _record(
@@ -432,7 +432,7 @@ class Deliver:
 
     def _finish(self, batch: Batch[DeliveryRequested], started: _Started) -> None:
         results = started.done.values()
-        self.retry_scheduler.put(started.item, results, batch.codec, is_paused=started.is_paused)
+        self.retry_scheduler.put(started.item, results, batch.codec, paused_by=started.paused_by)
         self._outcomes.emit(batch, started.item, started.done)
 
 

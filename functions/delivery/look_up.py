@@ -14,6 +14,7 @@ from masscomm.directory.layers import related_to
 from masscomm.directory.port import Directory, Related
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
+from masscomm.domain.email_pauses import pause_key, waits_for_pause
 from masscomm.domain.fallbacks import Verdict
 from masscomm.domain.lanes import Lane
 from masscomm.domain.memberships import Membership
@@ -68,7 +69,9 @@ class LookUp:
         pushed = _user_ids(each for each in questions if CHANNELS[each.delivery.channel].to_devices)
         direct = _user_ids(each for each in questions if not each.is_late)
         late = _user_ids(each for each in questions if each.is_late)
-        sends_controlled = self.pool.submit(self.sends.controls, {send_of(each.delivery) for each in questions})
+        sends = {send_of(each.delivery) for each in questions}
+        pauses = {pause_key(each.delivery.club_id) for each in questions if _waits_for_pause(each.delivery)}
+        sends_controlled = self.pool.submit(self.sends.controls, sends | pauses)
         replaced = {
             each.delivery.record_id: self.pool.submit(self._replaced, each.delivery)
             for each in questions
@@ -103,6 +106,7 @@ class LookUp:
         views = []
         for each, is_confirmed, some in zip(questions, confirmed, to_recheck, strict=True):
             control = controls[send_of(each.delivery)]
+            of_emails = controls.get(pause_key(each.delivery.club_id)) if _waits_for_pause(each.delivery) else None
             quiet = quiet_decisions(  # guard: quiet_hours.recheck
                 each.delivery,
                 {user_id: in_zones[user_id] for user_id in some if user_id in in_zones},
@@ -122,7 +126,7 @@ class LookUp:
                     quiet=quiet,
                     replaced=replaced[each.delivery.record_id].result() if each.delivery.record_id in replaced else (),
                     absence_is_confirmed=is_confirmed,
-                    **_controlled(control, now_ms),
+                    **_controlled(control, of_emails, now_ms),
                 )
             )
         return views
@@ -146,13 +150,22 @@ class LookUp:
         return {club_id: self.directory.suppressed(club_id, list(some), now_ms) for club_id, some in addresses.items()}
 
 
-def _controlled(control: SendControl, now_ms: int) -> dict[str, Any]:
-    """Return the fields of a view that follow from the control of the send."""
+def _waits_for_pause(delivery: DeliveryRequested) -> bool:
+    return waits_for_pause(delivery.channel, delivery.type, delivery.club_id, delivery.timestamp)
+
+
+def _controlled(control: SendControl, of_emails: SendControl | None, now_ms: int) -> dict[str, Any]:
+    """Return the fields of a view that follow from the controls of the send and of the e-mails of its club."""
     try:
         is_cancelled, is_paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
+        is_overdue = of_emails is not None and not is_cancelled and of_emails.is_cancelled(now_ms)
+        emails_wait = of_emails is not None and of_emails.is_paused(now_ms)
     except Retry as error:
         return {"fault": error}
-    return {"is_cancelled": is_cancelled, "paused": control if is_paused else None}
+    paused = control if is_paused else None
+    if emails_wait and not is_cancelled and paused is None:  # guard: email_pauses.held
+        paused = of_emails
+    return {"is_cancelled": is_cancelled, "is_overdue": is_overdue, "paused": paused}
 
 
 def _merged[V](parts: Iterable[Future[dict[int, V]]]) -> dict[int, V]:

@@ -22,6 +22,7 @@ from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.delays import PAUSED, RetrySchedule
 from masscomm.domain.ids import released_id
 from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
+from masscomm.domain.sends import SendKey
 from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
@@ -64,19 +65,24 @@ class RetryScheduler:
         )
 
     def put(
-        self, item: Item[DeliveryRequested], done: Iterable[RecipientResult], codec: Codec, *, is_paused: bool
+        self,
+        item: Item[DeliveryRequested],
+        done: Iterable[RecipientResult],
+        codec: Codec,
+        *,
+        paused_by: SendKey | None,
     ) -> None:
         """Put the delayed recipients into the delay store, for the topic of their record. Raises Retry or Stop.
 
         Args:
-            is_paused: Whether the send is paused now. Recipients whom an earlier pause held are due otherwise: sweeps
-                may not look for them any more.
+            paused_by: The control that pauses the record now, if any. Otherwise recipients whom an earlier pause held
+                are due: sweeps may not look for them any more.
         """
         delivery, topic = item.value, item.record.topic
         delayed = {entry.position: entry for entry in done if entry.retry_at_ms is not None}
         for (due_ms, delay_reason), positions in _parts(delayed).items():
             step = f"{delay_reason}.{due_ms}" if delay_reason == quiet_hours.DELAY_REASON else delay_reason
-            is_due = delay_reason == PAUSED and not is_paused  # guard: send_controls.resumed_part
+            is_due = delay_reason == PAUSED and paused_by is None  # guard: send_controls.resumed_part
             those = {position: delayed[position] for position in positions}
             for part_id, value in _records(delivery, step, those, partial(codec.encode, topic, "DeliveryRequested")):
                 self.store.put(
@@ -87,7 +93,7 @@ class RetryScheduler:
                         value=value,
                         delay_reason=delay_reason,
                         headers=carried_headers(item),
-                        send=send_of(delivery),
+                        send=paused_by if delay_reason == PAUSED and paused_by is not None else send_of(delivery),
                     ),
                     self.clock.now_ms(),
                 )

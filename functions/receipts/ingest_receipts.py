@@ -20,6 +20,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from functions.receipts.answers import MalformedAnswer, body_of
+from functions.receipts.reading import TENANT_EVENTS
 from masscomm.clock import Clock
 from masscomm.domain.ids import receipt_id
 from masscomm.domain.records import ReceiptReceived
@@ -83,6 +84,9 @@ def _bodies(event: Mapping[str, Any]) -> list[str]:
     try:
         if "awslogs" in event:
             return _log_lines(event["awslogs"]["data"])
+        if event.get("source") == "aws.ses" and event.get("detail-type") in TENANT_EVENTS:
+            # The tenant is among the resources, outside of the detail. The id tells two pauses apart.
+            return [json.dumps({name: event[name] for name in ("id", "detail-type", "resources", "detail")})]
         if event.get("source") in _EVENT_SOURCES:
             return [json.dumps(event["detail"])]
         if "Records" in event:

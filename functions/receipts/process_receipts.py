@@ -7,7 +7,7 @@ before the outcome record of its message; it is then delayed, a limited number o
 SMS, which apply_answers.py applies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,15 +15,17 @@ from aws_lambda_powertools import Logger
 
 from functions.receipts.apply_answers import ApplyAnswers
 from functions.receipts.earlier_notifications import EarlierNotifications
-from functions.receipts.reading import Receipt, read
+from functions.receipts.reading import COMPLAINT, NOT_SENT, Receipt, read
 from functions.receipts.sent_messages import MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.delayer import Delayer
+from masscomm.chain.email_reputation import EmailReputation
 from masscomm.chain.outcome_emitter import emit_outcome
 from masscomm.clock import Clock
 from masscomm.directory.document_publisher import DocumentPublisher
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.email_pauses import EMAIL, EmailCounts
 from masscomm.domain.ids import address_id, derived_id
 from masscomm.domain.outcomes import RecipientOutcome, outcome_fields
 from masscomm.domain.platforms import platform_of_arn
@@ -95,6 +97,7 @@ class ProcessReceipts:
         answers: Applies answers to SMS.
         retry_delays_s: The delays after which a receipt for an unknown message is processed again.
         periods: How long addresses are suppressed.
+        club_of: Returns the club of a tenant of SES, if it has one.
     """
 
     def __init__(
@@ -105,22 +108,26 @@ class ProcessReceipts:
         answers: ApplyAnswers,
         frequency_caps: FrequencyCaps,
         sends: Sends,
+        reputation: EmailReputation,
         delay_store: DelayStore,
         clock: Clock,
         logger: Logger,
         retry_delays_s: Sequence[float] = RECEIPT_RETRY_DELAYS_S,
         periods: Periods | None = None,
+        club_of: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         self._messages = messages
         self._publisher = publisher
         self._answers = answers
         self._cap_counter = CapCounter(store=frequency_caps, clock=clock)
         self._earlier = EarlierNotifications(sends=sends, delay_store=delay_store)
+        self._reputation = reputation
         self._delayer = Delayer(store=delay_store, clock=clock)
         self._clock = clock
         self._logger = logger
         self._retry_delays_s = retry_delays_s
         self._periods = periods or Periods()
+        self._club_of = club_of
         self._purged_at: float | None = None
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Input:
@@ -159,12 +166,70 @@ class ProcessReceipts:
             errors = self._answers.apply([answer for _, answer in answers])
             for (item, _), error in zip(answers, errors, strict=True):
                 item.error = error
+        self._count_emails(batch)
         parsed = [(item, item.value.receipt) for item in batch.active() if isinstance(item.value, ParsedReceipt)]
         receipts = [(item, receipt) for item, receipt in parsed if receipt is not None and receipt.status is not None]
         if receipts:
             known = self._messages.find({receipt.message_id for _, receipt in receipts})
             self._suppress(receipts, known)  # guard: receipts.dead_address
             self._resolve(batch, receipts, known)
+            self._count_failures(batch, receipts, known)
+        self._pause_by_provider(batch, parsed)
+
+    # --- the reputation of clubs --------------------------------------------------------------------------------------
+
+    def _count_emails(self, batch: Batch[Input]) -> None:
+        """Count the e-mails in delivery's outcome records, and pause the e-mails of clubs beyond the limits."""
+        clubs: dict[int, Item[Input]] = {}
+        for item in batch.active():
+            outcome = item.value
+            if isinstance(outcome, NotificationOutcome) and (outcome.step, outcome.channel) == ("delivery", EMAIL):
+
+                def count(item: Item[Input] = item, outcome: NotificationOutcome = outcome) -> None:
+                    if self._reputation.count_sent(outcome):
+                        clubs[outcome.club_id] = item
+
+                batch.attempt(item, count)
+        self._check_reputation(batch, clubs)
+
+    def _count_failures(
+        self, batch: Batch[Input], receipts: Sequence[tuple[Item[Input], Receipt]], known: Mapping[str, SentMessage]
+    ) -> None:
+        """Count permanent bounces and complaints, each once, as `_count_emails`."""
+        clubs: dict[int, Item[Input]] = {}
+        for item, receipt in receipts:
+            message = known.get(receipt.message_id)
+            if message is None or message.channel != EMAIL or (counts := _failure_counts(receipt)) is None:
+                continue
+            once = f"{message.outcome_id}#{message.position}#{'bounced' if counts.bounced else 'complained'}"
+
+            def count(
+                item: Item[Input] = item,
+                message: SentMessage = message,
+                at_ms: int = self._at_ms(receipt),
+                counts: EmailCounts = counts,
+                once: str = once,
+            ) -> None:
+                if self._reputation.count_failed(message.club_id, message.type, at_ms, counts, once=once):
+                    clubs[message.club_id] = item
+
+            if item.error is None:
+                batch.attempt(item, count)
+        self._check_reputation(batch, clubs)
+
+    def _check_reputation(self, batch: Batch[Input], clubs: Mapping[int, Item[Input]]) -> None:
+        # A record whose check fails is redelivered; its e-mails count once.
+        for club_id, item in clubs.items():
+            if item.error is None:
+                batch.attempt(item, partial(self._reputation.check, [club_id]))
+
+    def _pause_by_provider(self, batch: Batch[Input], parsed: Sequence[tuple[Item[Input], Receipt | None]]) -> None:
+        """Pause the e-mails of clubs whose tenants SES has paused."""
+        for item, receipt in parsed:
+            club_id = None if receipt is None or not receipt.paused_tenant else self._club_of(receipt.paused_tenant)
+            if club_id is not None and receipt is not None:
+                reason = f"SES has paused its tenant {receipt.paused_tenant}"
+                batch.attempt(item, partial(self._reputation.pause, club_id, reason))
 
     def _store_sent_messages(self, batch: Batch[Input]) -> None:
         """Store the messages in delivery's outcome records; the records of other functions contain no new message."""
@@ -368,6 +433,15 @@ def _overall_reason(reasons: Sequence[Reason]) -> Reason:
     permanent one.
     """
     return next(reason for reason in _LEAST_FINAL_FIRST if reason in reasons)
+
+
+def _failure_counts(receipt: Receipt) -> EmailCounts | None:
+    """Return what a receipt adds to the counts of e-mails; None: nothing. What SES did not send does not count."""
+    if receipt.code.endswith(NOT_SENT) or receipt.reason is Reason.COMPLAINED:
+        return None
+    if receipt.reason is Reason.BOUNCED_PERMANENT:
+        return EmailCounts(bounced=1)
+    return EmailCounts(complained=1) if receipt.code.startswith(COMPLAINT) else None
 
 
 def _suppression_reason(receipt: Receipt) -> Reason:

@@ -40,6 +40,7 @@ class Receipt:
         code: The cause, from a closed list, or empty. The provider's free text may quote addresses and is not stored.
         dead_endpoint: The ARN of a disabled device endpoint.
         dead_addresses: The addresses or numbers to suppress; each is one that the message was sent to.
+        paused_tenant: The tenant of SES that it has paused; the event is none of a message then.
     """
 
     message_id: str
@@ -49,6 +50,7 @@ class Receipt:
     code: str = ""
     dead_endpoint: str | None = None
     dead_addresses: tuple[str, ...] = ()
+    paused_tenant: str = ""
 
 
 def read(body: str) -> Receipt | SmsAnswer | None:
@@ -72,6 +74,8 @@ def read(body: str) -> Receipt | SmsAnswer | None:
 
 def _reader_of(document: Any) -> Callable[[Mapping[str, Any]], Receipt]:
     if isinstance(document, dict):
+        if document.get("detail-type") in TENANT_EVENTS:
+            return _of_tenant
         if "mail" in document and ("eventType" in document or "notificationType" in document):
             return _of_ses
         if str(document.get("eventType", "")).startswith("TEXT_"):
@@ -190,7 +194,9 @@ _COMPLAINTS = {"abuse", "auth-failure", "fraud", "not-spam", "virus"}
 # authenticate it (RFC 6591).
 _NO_COMPLAINTS = {"auth-failure", "not-spam"}
 # The complaintSubType of a message that SES accepted and did not send, because of an earlier complaint.
-_NOT_SENT = "OnAccountSuppressionList"
+NOT_SENT = "OnAccountSuppressionList"
+# The beginning of the code of a complaint.
+COMPLAINT = "complaint/"
 
 
 def _of_ses(document: Mapping[str, Any]) -> Receipt:
@@ -211,20 +217,33 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
         feedback = _listed(notice.get("complaintFeedbackType"), _COMPLAINTS)
         if feedback in _NO_COMPLAINTS:  # guard: receipts.no_complaint
             return Receipt(message_id=message_id)
-        was_sent = notice.get("complaintSubType") != _NOT_SENT
+        was_sent = notice.get("complaintSubType") != NOT_SENT
         return Receipt(
             message_id=message_id,
             # A message that was sent arrived, and its recipient reported it as spam.
             status=Status.DELIVERED if was_sent else Status.BOUNCED,
             reason=None if was_sent else Reason.COMPLAINED,
             at_ms=_moment(notice.get("timestamp", sent_at)),
-            code=f"complaint/{feedback}",
+            code=f"{COMPLAINT}{feedback}",
             dead_addresses=_addresses(notice["complainedRecipients"], sent_to),
         )
     if kind in ("Reject", "Rendering Failure"):
         at, reason = _moment(sent_at), Reason.PROVIDER_REJECTED
         return Receipt(message_id=message_id, status=Status.BOUNCED, reason=reason, at_ms=at, code=kind)
     raise DeadLetter("undecodable", f"an event of SES that is not known: {kind!r:.100}")
+
+
+# The events about tenants of SES; they may arrive in another order than they occurred, or not at all.
+_PAUSED = "Sending Status Disabled"
+TENANT_EVENTS = (_PAUSED, "Sending Status Enabled")
+_TENANT = re.compile(r":tenant/([^/]+)(?:/|$)")
+
+
+def _of_tenant(document: Mapping[str, Any]) -> Receipt:
+    """Return the tenant that SES has paused. An operator resumes its e-mails, whatever SES does meanwhile."""
+    found = [match[1] for each in document["resources"] if (match := _TENANT.search(_text(each)))]
+    is_paused = document["detail-type"] == _PAUSED
+    return Receipt(message_id="", paused_tenant=found[0] if found and is_paused else "")
 
 
 def _bounce(notice: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: Set[str]) -> Receipt:

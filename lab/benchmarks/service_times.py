@@ -47,6 +47,7 @@ from local.devstack.stack import Stack
 from local.emulators.sns_stand_in import Rule, endpoint_arn
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import chunk_of
+from masscomm.chain.email_reputation import EmailReputation
 from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.aws_sms import AwsSms
 from masscomm.channels.gateway import WORKERS, ProviderGateway
@@ -82,10 +83,12 @@ from masscomm.kafka.outcome_progress import InMemoryOutcomeProgress
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
 from masscomm.observability import logs
 from masscomm.rendering.templates import TemplateCache
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.digests.dynamodb import DynamoDbDigests
+from masscomm.stores.email_counts.dynamodb import DynamoDbEmailCounter
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.sends.dynamodb import DynamoDbSends
@@ -205,6 +208,12 @@ class Chain:
             ProcessReceipts(
                 sends=InMemorySends(),
                 frequency_caps=DynamoDbFrequencyCaps(),
+                reputation=EmailReputation(
+                    counter=DynamoDbEmailCounter(),
+                    sends=DynamoDbSends(),
+                    audit_log=DynamoDbAuditLog(),
+                    clock=clock,
+                ),
                 messages=self.sent_messages,
                 publisher=publisher,
                 answers=ApplyAnswers(

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from masscomm.clock import Clock
 from masscomm.domain.delays import PAUSED
+from masscomm.domain.email_pauses import is_pause
 from masscomm.domain.ids import envelope_id
 from masscomm.domain.records import BuildRequested, DeliveryRequested, ReceiptReceived, RecheckRequested
 from masscomm.domain.sends import SendControl, SendKey
@@ -38,8 +39,11 @@ class Delayer:
         attempt: int = 0,
         headers: Headers = (),
         item_id: str | None = None,
+        send: SendKey | None = None,
     ) -> StoreKey:
-        """Store a record until due_ms (ms since the epoch). Return its key in the store. Raises Retry or Stop."""
+        """Store a record until due_ms (ms since the epoch). `send` has the control that releases it earlier; None: its
+        send. Return its key in the store. Raises Retry or Stop.
+        """
         value = codec.encode(topic, type(record).__name__, record.to_avro())
         return self.delay_value(
             topic,
@@ -47,7 +51,7 @@ class Delayer:
             value,
             lambda _: due_ms,
             delay_reason=delay_reason,
-            send=None if isinstance(record, ReceiptReceived) else send_of(record),
+            send=send or (None if isinstance(record, ReceiptReceived) else send_of(record)),
             attempt=attempt,
             headers=headers,
             item_id=item_id,
@@ -61,7 +65,8 @@ class Delayer:
         control: SendControl,
         headers: Headers,
     ) -> None:
-        """Store a record of a paused send until the send is resumed or cancelled, or the record or the pause expires.
+        """Store a record until its control is resumed or cancelled, or the record or the pause expires: the control of
+        its send, or that of the e-mails of its club.
 
         Each pause stores a copy of its own: the scheduler deletes the copy of an earlier pause after releasing it.
         Raises Retry or Stop.
@@ -72,8 +77,11 @@ class Delayer:
             record,
             control.held_until_ms(record.expires_at, self.clock.now_ms()),
             delay_reason=PAUSED,
-            attempt=control.revision,  # guard: send_controls.copy_of_a_pause
+            # A pause of the send and one of the e-mails of its club have copies of their own, too.
+            # guard: send_controls.copy_of_a_pause
+            attempt=-control.revision if is_pause(control.send) else control.revision,
             headers=headers,
+            send=control.send,  # guard: email_pauses.released
         )
 
     def delay_value(

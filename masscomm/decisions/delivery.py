@@ -66,7 +66,9 @@ class DirectoryView(NamedTuple):
     fault: Retry | None = None
     # Whether the send of the record is cancelled.
     is_cancelled: bool = False
-    # The control of the send if the send is paused.
+    # Whether the e-mails of the club have been paused for as long as a pause may last.
+    is_overdue: bool = False
+    # The control that holds the record, if the send or the e-mails of the club are paused.
     paused: SendControl | None = None
     # The positions of recipients whose fallback goes in the place of this notification.
     replaced: Collection[int] = ()
@@ -173,6 +175,8 @@ class _Rules(NamedTuple):
             return make(decision=EXPIRED)
         if self.view.is_cancelled:  # guard: cancellations.before_publishing
             return make(decision=CANCELLED)
+        if self.view.is_overdue:  # guard: email_pauses.overdue
+            return make(decision=EXPIRED)
         if position in self.view.replaced:  # guard: fallbacks.replaced
             return make(decision=REPLACED)
         if self._user_may_be_missing(user_id) or self._may_follow(user_id):

@@ -41,6 +41,8 @@ PREFERENCES_SWEEP_RESERVE_S = 20.0
 IDEMPOTENCY_CALL_S = 2.0
 # The time limit of recording an accepted send, with all its attempts.
 ACCEPTED_CALL_S = 2.0
+# How long the counts of e-mails, and the ids of counted records, are kept.
+EMAIL_COUNTS_KEPT_S = 10 * _DAY_S
 # The time limit of the requests to SES about the sender of a tenant, and how long its answers are valid.
 SENDER_CHECK_S, SENDER_CHECK_VALID_S = 0.4, 300.0
 # How long the response to a send waits for its warnings.
@@ -720,6 +722,9 @@ RULES: Mapping[str, str] = {
     "REGISTERED_SENDS_KEPT_S + max(kept_s('send.monolith'), kept_s('send.api'), kept_s('audience'), kept_s('recheck')) "
     "< min(DECISIONS_KEPT_S, LEDGER_KEPT_S, COUNTED_IDS_KEPT_S, REGISTERED_SENDS_KEPT_S + EXPANSIONS_OUTLIVE_S)": (
         "a send that is requested again while its id is compared finds its chunks, decisions, results and counted ids"
+    ),
+    "max(kept_s('outcome'), kept_s('receipt')) + _DAY_S < EMAIL_COUNTS_KEPT_S < 20 * _DAY_S": (
+        "a redelivered record counts once, and a count is kept for its day"
     ),
     "max(kept_s('outcome'), kept_s('receipt')) <= SENT_MESSAGES_KEPT_S": "a replayed receipt finds its message",
     "kept_s('outcome') < RECIPIENT_LOG_KEPT_DAYS * 86_400 <= QUARANTINE_KEPT_DAYS * 86_400": (

@@ -293,6 +293,7 @@ OCCURRENCES_SKIPPED = _counter(
     "occurrences of schedules without a send: late, or beyond what the owner may send",
     "audience_expander",
 )
+EMAIL_PAUSES = _counter("EmailPauses", "tenants whose e-mails begin to wait", "receipts")
 SCHEDULES_PAUSED = _counter(
     "SchedulesPaused", "schedules that are paused because their owner may not send", "audience_expander"
 )
@@ -429,6 +430,7 @@ ALL: Mapping[str, Metric] = {
         OCCURRENCES_SENT,
         OCCURRENCES_SKIPPED,
         SCHEDULES_PAUSED,
+        EMAIL_PAUSES,
         INCOMING_WEBHOOKS_ACCEPTED,
         INCOMING_WEBHOOKS_REPEATED,
         INCOMING_WEBHOOKS_FAILED,

@@ -13,6 +13,7 @@ from masscomm.observability.metric_names import (
     DAILY_RUNS,
     DEAD_LETTER_BURSTS,
     DUPLICATES_REFUSED,
+    EMAIL_PAUSES,
     JOB_RUNNING,
     JOB_STARTS,
     LEASE_LOSSES,
@@ -294,6 +295,9 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
     for function in of.emitting(WEBHOOK_ENDPOINTS_DISABLED):
         disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, function)
         yield Rule(f"{function}-disabled", "webhooks", f"{function} disabled an endpoint of webhooks.", disabled, 1)
+    for function in of.emitting(EMAIL_PAUSES):
+        paused = ours(environment, EMAIL_PAUSES, function)
+        yield Rule(f"{function}-paused-emails", "email-reputation", "The e-mails of a tenant wait.", paused, 1)
     for function in of.emitting(UNREADABLE_ITEMS):
         items = ours(environment, UNREADABLE_ITEMS, function)
         description = f"Sweeps of {function} skip stored items that they cannot read."

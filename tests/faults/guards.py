@@ -490,6 +490,20 @@ MUTANTS = (
         "No recipient fails because the settings of a sender of e-mails are wrong.",
         Never(),
     ),
+    Mutant(
+        "email_pauses.mandatory", "Mandatory e-mails go on while those of their club wait.", Becomes("channel == EMAIL")
+    ),
+    Mutant("email_pauses.resumed_late", "The e-mails of a tenant can be resumed however late.", Always()),
+    Mutant("email_pauses.least_sent", "Few e-mails pause no club.", Never()),
+    Mutant("email_pauses.limit", "A club whose e-mails pass a limit is paused.", Never()),
+    Mutant(
+        "email_pauses.counted_once",
+        "A redelivered record counts once in the reputation.",
+        Becomes('"attribute_not_exists(absent)"'),
+    ),
+    Mutant("email_pauses.held", "The e-mails of a paused club wait.", Never()),
+    Mutant("email_pauses.overdue", "E-mails do not go on by themselves at the limit of a pause.", Never()),
+    Mutant("email_pauses.released", "The end of a pause of e-mails releases what it held.", Becomes("None")),
     Mutant("email.unverified_sender", "A send whose e-mails SES would refuse is not stored.", Never()),
     Mutant("email.mandatory_unchecked", "A mandatory send does not wait for the check of its sender.", Never()),
     Mutant(

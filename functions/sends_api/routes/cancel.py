@@ -12,6 +12,7 @@ from typing import Literal, TypedDict
 
 from functions.sends_api.routes.controllable import Control, published_so_far
 from masscomm.domain.audit import Action
+from masscomm.domain.email_pauses import is_pause
 from masscomm.domain.sends import Send, controlled
 from masscomm.http.body import check_empty
 from masscomm.http.parameters import time_of_ms
@@ -58,7 +59,9 @@ class CancelRoute:
             return controlled(send, cancelled_at_ms=now_ms, published_before=before)
 
         if not known.send.control.cancelled:
-            if self.control.has_ended(known):  # guard: cancellations.ended_send
+            # The e-mails of a tenant are no send: a cancellation is never withdrawn.
+            # guard: cancellations.ended_send
+            if is_pause(known.key) or self.control.has_ended(known):
                 raise Problem(409, Text.SEND_ENDED_NO_CANCEL.filled())
             self.control.release_records(known.key)
         send = self.control.change(known, cancelled)

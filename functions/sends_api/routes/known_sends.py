@@ -7,6 +7,7 @@ known by its counts.
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from masscomm.domain.email_pauses import is_pause
 from masscomm.domain.send_states import SendState, send_state
 from masscomm.domain.sends import Send, SendKey
 from masscomm.errors import Retry
@@ -73,7 +74,8 @@ class KnownSends:
         # A send of another club and an unknown send have the same response, so that guessed ids reveal nothing.
         if stored is None or stored.key.club_id not in clubs:  # guard: tenancy.other_tenants_send
             raise _not_found()
-        if counted is None and not stored.is_known:  # Only its control is left.
+        # Only its control is left; that of the e-mails of a club has nothing else.
+        if counted is None and not stored.is_known and not is_pause(stored.key):
             raise _not_found()
         return KnownSend(send=stored, counted=counted, counts_known=counts_known)
 

@@ -11,6 +11,7 @@ from typing import Literal, TypedDict
 
 from functions.sends_api.routes.controllable import Control, published_so_far
 from masscomm.domain.audit import Action
+from masscomm.domain.email_pauses import is_pause
 from masscomm.domain.sends import Send, controlled
 from masscomm.http.body import check_empty
 from masscomm.http.parameters import time_of_ms
@@ -91,7 +92,9 @@ class ResumeRoute:
             raise Problem(409, Text.SEND_NOT_PAUSED.filled())
 
         def resumed(send: Send) -> Send:
-            self.control.check_not_cancelled(send)
+            # A pause of the e-mails of a tenant cancels nothing at its limit.
+            if not is_pause(send.key):  # guard: email_pauses.resumed_late
+                self.control.check_not_cancelled(send)
             if send.control.paused_at_ms is not None:
                 return controlled(send, paused_at_ms=None, resumed_at_ms=now_ms)
             if send.control.resumed_at_ms is None:

@@ -186,6 +186,15 @@ class Receipts(Construct):
             targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
         )
 
+        if any(origin.ses_tenant for origin in origins):
+            events.Rule(
+                self,
+                "tenant-statuses",
+                # An environment ignores the events of tenants that its schemas/email.yaml does not name.
+                event_pattern=events.EventPattern(source=["aws.ses"], detail_type=["Sending Status Disabled"]),
+                targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
+            )
+
     def _subscribe_to_text_events(self) -> None:
         """Subscribe to the events of SMS, which the service publishes to the account's default event bus by itself.
 

@@ -44,23 +44,11 @@ class DynamoDbKeyUsage(TableAdapter):
             **_RETURN_OLD,
         }
         try:
-            self._write([{"Put": put}, {"Update": self._addition(window, amount)}])
+            write_repeatedly(self._client, _WHAT, [{"Put": put}, {"Update": self._addition(window, amount)}])
         except ConditionFailed as failed:
             if failed.item.get("id") != marker["id"]:
                 return Use(counted=False, used=_used_in(failed.item))
         return Use(counted=True, used=self._used(window))
-
-    def _write(self, transaction: list[Any]) -> None:
-        """Write all items or none. Raises ConditionFailed with the first item whose condition is not met."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                write_together(self._client, _WHAT, transaction)
-            except Retry as error:
-                if attempt == _ATTEMPTS or not _is_conflict(error.__cause__):
-                    raise
-                time.sleep(random.uniform(0, _PAUSE_S * attempt))  # noqa: S311 - no secret
-            else:
-                return
 
     def _used(self, window: Window) -> int:
         key = {"id": {"S": window.id}}
@@ -81,6 +69,21 @@ class DynamoDbKeyUsage(TableAdapter):
             },
             **_RETURN_OLD,
         }
+
+
+def write_repeatedly(client: Any, what: str, transaction: list[Any]) -> None:
+    """Write all items or none, again while transactions conflict. Raises ConditionFailed with the first item whose
+    condition is not met, Retry or Stop.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            write_together(client, what, transaction)
+        except Retry as error:
+            if attempt == _ATTEMPTS or not _is_conflict(error.__cause__):
+                raise
+            time.sleep(random.uniform(0, _PAUSE_S * attempt))  # noqa: S311 - no secret
+        else:
+            return
 
 
 def _used_in(item: dict[str, Any]) -> int:

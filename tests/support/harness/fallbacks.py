@@ -20,6 +20,7 @@ from tests.support.harness.chain import SEND_ID, ends, entry, send
 from tests.support.harness.receipts import apply_answers
 from tests.support.harness.settled_chain import ends_of
 from tests.support.harness.whole_chain import ThreeSteps
+from tests.support.reputation import reputation
 
 TOPICS = (topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.OUTCOME)
 NOT_SENT = '[{"channel":"email","if":"not_sent","after":"10m"}]'
@@ -35,6 +36,7 @@ class FallbackChain(ThreeSteps):
         publisher = InMemoryDocumentPublisher()
         self.receipts = ProcessReceipts(
             frequency_caps=self.frequency_caps,
+            reputation=reputation(self.clock),
             messages=self.messages,
             publisher=publisher,
             answers=apply_answers(self, self.messages, publisher, self.directory),

@@ -9,6 +9,7 @@ from functions.receipts.apply_answers import ApplyAnswers
 from functions.receipts.ingest_receipts import IngestReceipts
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
+from masscomm.chain.email_reputation import EmailReputation
 from masscomm.directory.change_preferences import ChangePreferences
 from masscomm.directory.document_publisher import DocumentPublisher, InMemoryDocumentPublisher
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -18,11 +19,14 @@ from masscomm.domain.suppressions import Periods
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.kafka import topics
 from masscomm.observability.traces import Headers
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.email_counts.in_memory import InMemoryEmailCounter
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.contracts.sent_messages import outcome
 from tests.support.harness.chain import Chain, entry
+from tests.support.reputation import reputation
 
 
 def apply_answers(
@@ -49,6 +53,7 @@ def process_receipts(chain: Chain) -> ProcessReceipts:
     return ProcessReceipts(
         frequency_caps=InMemoryFrequencyCaps(),
         sends=InMemorySends(chain.clock),
+        reputation=reputation(chain.clock),
         messages=messages,
         publisher=publisher,
         answers=apply_answers(chain, messages, publisher),
@@ -70,9 +75,14 @@ class Receipts(Chain):
         self.directory = InMemoryDirectory()
         self.delay_store = InMemoryDelayStore()
         self.frequency_caps = InMemoryFrequencyCaps()
-        self.register = InMemorySends(self.clock)
+        self.register, self.counter = InMemorySends(self.clock), InMemoryEmailCounter()
+        self.audit_log = InMemoryAuditLog()
         self.process = ProcessReceipts(
             frequency_caps=self.frequency_caps,
+            reputation=EmailReputation(
+                counter=self.counter, sends=self.register, audit_log=self.audit_log, clock=self.clock
+            ),
+            club_of={"club-7": 7}.get,
             messages=self.messages,
             sends=self.register,
             publisher=self.publisher,

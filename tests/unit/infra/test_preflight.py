@@ -180,7 +180,7 @@ def test_tenant_of_ses_is_checked_with_its_resources(
     file.write_text(f"tenants: {{7: {own}}}")
     monkeypatch.setenv("MASSCOMM_EMAIL", str(file))
     arns = [f"arn:aws:ses:eu-central-1:1:{name}" for name in ("identity/club7.example", "configuration-set/c7")]
-    ready = {
+    ready: dict[str, Any] = {
         "GetTenant": {"Tenant": {"SendingStatus": "ENABLED"}},
         "ListTenantResources": {"TenantResources": [{"ResourceArn": arn} for arn in arns]},
     }

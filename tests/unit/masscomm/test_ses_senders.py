@@ -56,7 +56,7 @@ def test_sender_needs_identity_and_associations(sns: SnsStandIn, ses: Any) -> No
     assert not known.accepts(EmailOrigin(sender="a@other.example"))
 
 
-def test_service_that_is_down_is_asked_once() -> None:
+def test_service_that_is_down_has_one_request() -> None:
     clock = FixedClock()
     known = senders("http://127.0.0.1:1", clock)
     calls = []

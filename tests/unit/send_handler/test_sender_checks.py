@@ -63,7 +63,7 @@ def test_send_without_a_refused_sender_is_accepted(
     assert status == 202
 
 
-def test_senders_of_the_environment_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sender_of_the_environment_needs_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = Answers(True)
     api_with(answers, monkeypatch).post(**BODY | {"club_id": 8})
     assert not answers.asked
