@@ -818,6 +818,8 @@ class DryRunBody(TypedDict):
     counted_at: str
     """The time of the counts. Users, devices and preferences may be others when the send is due."""
     channels: list[DryRunChannel]
+    sms: DryRunSms | None
+    """null: no SMS goes out or is refused for its country."""
     samples: list[DryRunSample]
     """One message for each channel and locale, at most five a channel; empty without the scope users:read."""
     warnings: list[FieldErrorBody]
@@ -843,6 +845,16 @@ class DryRunChannel(TypedDict):
     """By status and reason, without those that are deliverable as usual."""
 
 
+class DryRunCountry(TypedDict):
+    """The SMS to one country."""
+
+    country: str
+    """ISO 3166, two letters; empty: a number of no country."""
+    messages: int
+    segments: int
+    usd: float
+
+
 class DryRunReason(TypedDict):
     """Notifications with the same end."""
 
@@ -854,6 +866,13 @@ class DryRunReason(TypedDict):
     last_at: str | None
 
 
+class DryRunRefusedCountry(TypedDict):
+    """The SMS that the tenant does not send to a country."""
+
+    country: str
+    messages: int
+
+
 class DryRunSample(TypedDict):
     """The message of a recipient."""
 
@@ -862,6 +881,17 @@ class DryRunSample(TypedDict):
     user_id: int
     fields: dict[str, str]
     """The texts: title, body and url of a push; subject, text and html of an e-mail."""
+
+
+class DryRunSms(TypedDict):
+    """The SMS that go out, now or later, with the segments and the prices by which they are billed."""
+
+    segments: int
+    usd: float
+    prices_as_of: str
+    """The day of the prices."""
+    countries: list[DryRunCountry]
+    refused: list[DryRunRefusedCountry]
 
 
 class EffectivePreference(TypedDict):
@@ -1447,6 +1477,7 @@ type Reason = Literal[
     "template_error",
     "invalid_address",
     "country_not_allowed",
+    "spend_limit",
     "provider_rejected",
     "dead_letter",
     "unknown_channel",

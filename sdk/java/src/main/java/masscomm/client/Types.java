@@ -1342,6 +1342,9 @@ public final class Types {
 
         public List<DryRunChannel> channels() { return required("channels", listOf(body(DryRunChannel::new))); }
 
+        /** null: no SMS goes out or is refused for its country. */
+        public DryRunSms sms() { return optional("sms", body(DryRunSms::new)); }
+
         /** One message for each channel and locale, at most five a channel; empty without the scope users:read. */
         public List<DryRunSample> samples() { return required("samples", listOf(body(DryRunSample::new))); }
 
@@ -1378,6 +1381,20 @@ public final class Types {
         public List<DryRunReason> reasons() { return required("reasons", listOf(body(DryRunReason::new))); }
     }
 
+    /** The SMS to one country. */
+    public static final class DryRunCountry extends Body {
+        DryRunCountry(Map<String, ?> members) { super(members); }
+
+        /** ISO 3166, two letters; empty: a number of no country. */
+        public String country() { return required("country", TEXT); }
+
+        public long messages() { return required("messages", INTEGER); }
+
+        public long segments() { return required("segments", INTEGER); }
+
+        public double usd() { return required("usd", NUMBER); }
+    }
+
     /** Notifications with the same end. */
     public static final class DryRunReason extends Body {
         DryRunReason(Map<String, ?> members) { super(members); }
@@ -1394,6 +1411,15 @@ public final class Types {
         public String lastAt() { return optional("last_at", TEXT); }
     }
 
+    /** The SMS that the tenant does not send to a country. */
+    public static final class DryRunRefusedCountry extends Body {
+        DryRunRefusedCountry(Map<String, ?> members) { super(members); }
+
+        public String country() { return required("country", TEXT); }
+
+        public long messages() { return required("messages", INTEGER); }
+    }
+
     /** The message of a recipient. */
     public static final class DryRunSample extends Body {
         DryRunSample(Map<String, ?> members) { super(members); }
@@ -1406,6 +1432,22 @@ public final class Types {
 
         /** The texts: title, body and url of a push; subject, text and html of an e-mail. */
         public Map<String, String> fields() { return required("fields", mapOf(TEXT)); }
+    }
+
+    /** The SMS that go out, now or later, with the segments and the prices by which they are billed. */
+    public static final class DryRunSms extends Body {
+        DryRunSms(Map<String, ?> members) { super(members); }
+
+        public long segments() { return required("segments", INTEGER); }
+
+        public double usd() { return required("usd", NUMBER); }
+
+        /** The day of the prices. */
+        public String pricesAsOf() { return required("prices_as_of", TEXT); }
+
+        public List<DryRunCountry> countries() { return required("countries", listOf(body(DryRunCountry::new))); }
+
+        public List<DryRunRefusedCountry> refused() { return required("refused", listOf(body(DryRunRefusedCountry::new))); }
     }
 
     /** Whether notifications of a category reach the user on a channel. */
@@ -2382,6 +2424,7 @@ public final class Types {
         public static final String TEMPLATE_ERROR = "template_error";
         public static final String INVALID_ADDRESS = "invalid_address";
         public static final String COUNTRY_NOT_ALLOWED = "country_not_allowed";
+        public static final String SPEND_LIMIT = "spend_limit";
         public static final String PROVIDER_REJECTED = "provider_rejected";
         public static final String DEAD_LETTER = "dead_letter";
         public static final String UNKNOWN_CHANNEL = "unknown_channel";
