@@ -208,7 +208,9 @@ def test_settings_are_looked_up_only_for_their_conditions() -> None:
 )
 def test_audience_needs_a_condition_or_all_users(value: Any) -> None:
     """An empty audience is not a request for every user."""
-    assert refused(value) == {"where": "an audience needs either where, all_users or saved"}
+    assert refused(value) == {
+        "where": "an audience needs one of where, follows, all_users or saved, or both where and follows"
+    }
 
 
 @pytest.mark.parametrize(
