@@ -470,6 +470,8 @@ def going_part(request: RecheckRequested, positions: Collection[int], by: str) -
 
 def _going_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[RecheckRequested]:
     """Yield the recipients whose fallback goes because the earlier notification is not sent."""
+    if request.fallbacks is None:  # Looking at each decision would take longer than the rest of the plan.
+        return
     waiting, taken = waiting_for(request.fallbacks, request.channels), set[int]()
     for index, channel in enumerate(request.channels):
         positions = {position for position, each in decisions.get(channel, {}).items() if each == GOES} - taken

@@ -77,6 +77,8 @@ DECIDED_LATER = {
     Reason.CANCELLED: "a later request",
     Reason.NOT_FOLLOWING: "an unfollowing after the dry run",
     Reason.SPEND_LIMIT: "the other SMS of the day; a dry run has their price",
+    Reason.NOT_NEEDED: "the end of another notification",
+    Reason.REPLACED: "the end of another notification",
     Reason.UNKNOWN_CHANNEL: "nothing: the API refuses such a request",
     Reason.DEAD_LETTER: "nothing: the API refuses what would be dead-lettered",
 }
