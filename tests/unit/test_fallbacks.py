@@ -1,5 +1,6 @@
 """A fallback waits for the notification on the channel before it, and ends once."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,8 +10,8 @@ from masscomm.domain.provider_errors import Rejected, Transient
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from tests.support.harness.chain import NOW, send
-from tests.support.harness.fallbacks import KEY, FallbackChain
+from tests.support.harness.chain import NOW, entry, send
+from tests.support.harness.fallbacks import KEY, TOPICS, FallbackChain
 
 SENT, NOT_NEEDED = ("sent", None), ("suppressed", "not_needed")
 
@@ -226,6 +227,55 @@ def test_killed_consumer_of_outcomes_loses_no_fallback(chain: FallbackChain) -> 
     chain.producer.fail = lambda *_: None
     chain.after(minutes=10)
     assert (len(chain.mailed()), chain.times_ended()) == (2, {1})
+
+
+def test_killed_decision_is_repeated_by_the_next_delivery(chain: FallbackChain) -> None:
+    """preference_checker is killed after it has stored the decision, before it produces anything."""
+    chain.push.fail = lambda arn: Transient("throttled", throttled=True) if arn == "arn-1" else None
+    chain.request([1, 2])
+    (waiting,) = [each for each in chain.delay_store.items.values() if each.delay_reason == "fallback"]
+    chain.clock.advance(600)
+    chain.producer.fail = lambda *_: Retry("killed")
+    assert chain.run(chain.checker, entry(waiting.value, topic=waiting.topic)) == [0]
+    chain.producer.fail = lambda *_: None
+    assert chain.mailed() == []
+    chain.after(minutes=1)
+    assert (chain.mailed(), chain.of_user(2)["email"]) == (["user1@example.com"], NOT_NEEDED)
+    chain.after(minutes=60)
+    assert chain.times_ended() == {1}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_of_both_is_sent_under_any_faults(seed: int) -> None:
+    """Pushes fail, recover or stay busy, records are delivered again, and the consumer of outcomes is behind."""
+    rng = random.Random(seed)  # noqa: S311
+    chain, users = FallbackChain(), list(range(1, 7))
+    for user in users:
+        chain.put_device(user, user)
+    modes = {f"arn-{user}": rng.choice(["sent", "rejected", "busy"]) for user in users}
+    errors = {"sent": None, "rejected": Rejected("no"), "busy": Transient("throttled", throttled=True)}
+    chain.push.fail = lambda arn: errors[modes[arn]]
+    chain.request(users)
+    for _ in range(14):
+        if rng.random() < 0.3:
+            is_behind = not chain.stopped
+            chain.stopped = {topics.OUTCOME} if is_behind else set()
+            chain.outcome_progress.passed_ms = chain.clock.now_ms() if is_behind else None
+        if rng.random() < 0.2:
+            modes[f"arn-{rng.choice(users)}"] = rng.choice(["sent", "busy"])
+        if rng.random() < 0.3:
+            chain.again(rng.choice(TOPICS))
+        chain.after(minutes=1)
+    chain.stopped, chain.outcome_progress.passed_ms = set(), None
+    modes.update(dict.fromkeys(modes, "sent"))
+    while chain.delay_store.items:
+        chain.after(minutes=30)
+    assert (chain.times_ended(), len(chain.results())) == ({1}, 2 * len(users))
+    for user in users:
+        ends = chain.of_user(user)
+        assert (ends["push"] == SENT) == (ends["email"] == NOT_NEEDED)
+        assert (ends["push"] != SENT) == (ends["email"] == SENT)
+    assert len(chain.push.published) + len(chain.mailed()) == len(users)
 
 
 # Without settings, no country gets SMS.
