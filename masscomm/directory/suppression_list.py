@@ -1,4 +1,4 @@
-"""Lists and removes suppressions: addresses to which a club (tenant) sends no e-mail (masscomm.domain.suppressions).
+"""Lists and removes suppressions: addresses to which a club (tenant) sends nothing (masscomm.domain.suppressions).
 
 A removed suppression has ended at once. Its document is deleted by a sweep, once the topic directory_document has its
 removal (functions.scheduler.publish_documents).
@@ -79,7 +79,8 @@ class OpenSearchSuppressionList:
         if address_id is not None:
             filters.append({"term": {"address_id": address_id}})
         body: dict[str, Any] = {
-            "query": {"bool": {"filter": filters}},
+            # A START suppresses nothing.
+            "query": {"bool": {"filter": filters, "must_not": [{"term": {"is_lifted": True}}]}},
             # The index has one shard, in which sequence numbers are unique.
             "sort": [{"at": "desc"}, {"_seq_no": "desc"}],
             "size": limit + 1,
@@ -98,7 +99,8 @@ class OpenSearchSuppressionList:
     def remove(self, id_: str) -> bool:
         for _ in range(_ATTEMPTS):
             found = documents_by_id(self._client, INDEX, [id_]).get(id_)
-            if found is None or found["_source"].get("expires_at") == REMOVED:
+            source = {} if found is None else found["_source"]
+            if found is None or source.get("expires_at") == REMOVED or source.get("is_lifted"):
                 return False
             removed = ChangedDocument(
                 index=INDEX,

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from functions.receipts.sent_messages import OpenSearchSentMessages
 from local.devstack.provision import create_indices
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.suppression_list import OpenSearchSuppressionList, StoredSuppression, SuppressionList
-from masscomm.domain.suppressions import INDEX
+from masscomm.domain.sms_answers import Word
+from masscomm.domain.suppressions import INDEX, NumberAnswer
 from tests.support.contracts.suppression_list import Made, SuppressionListContract
 from tests.support.servers.opensearch_client import TestClient
 
@@ -35,6 +37,21 @@ class TestOpenSearchSuppressionList(SuppressionListContract):
 
         yield written
         client.delete_by_query(index=INDEX, body=everything, params={"refresh": True})
+        client.close()
+
+    def test_answer_that_lifts_is_no_suppression(self, made: Made, cluster: str) -> None:
+        found = made([])
+        client = TestClient(cluster)
+        number, at_ms = "+4915123456789", 1_700_000_000_000
+        stop, start = NumberAnswer(7, number, Word.STOP, at_ms), NumberAnswer(7, number, Word.START, at_ms + 1)
+        shown: list[list[str]] = []
+        for answer in (stop, start):
+            assert OpenSearchSentMessages(client).answer([answer]) == [True]
+            client.indices.refresh(index=INDEX)
+            page = found.page(clubs=[7], address_id=None, limit=5, after=None)
+            shown.append([row.reason for row in page.rows])
+        assert shown == [["opted_out"], []]
+        assert not found.remove(stop.id)
         client.close()
 
 

@@ -130,8 +130,11 @@ class SentMessagesContract:
 
     def test_bounce_is_kept_over_an_answer(self, messages: SentMessages) -> None:
         bounce = Suppression(
-            club_id=7, address=NUMBER, reason=Reason.BOUNCED_PERMANENT, at_ms=NOW, expires_ms=NOW + 1_000
+            club_id=9, address=NUMBER, reason=Reason.BOUNCED_PERMANENT, at_ms=NOW, expires_ms=NOW + 1_000
         )
         assert messages.suppress([bounce, replace(bounce, expires_ms=NOW + 500)]) == [None, None]
-        assert messages.answer([answer(Word.STOP, NOW), answer(Word.START, NOW + 1)]) == [False, True]
+        assert messages.answer([answer(Word.STOP, NOW, club_id=9), answer(Word.START, NOW + 1, club_id=9)]) == [
+            False,
+            True,
+        ]
         assert messages.suppress([bounce]) == [None]
