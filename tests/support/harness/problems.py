@@ -26,6 +26,9 @@ NOT_CAUSED = {
     ("404", "The log of recipients is disabled"): (
         "the stack has the log; tests/unit/sends_api/test_user_notifications_route.py"
     ),
+    ("409", "The rules are rows of a table of the monolith"): (
+        "the stack maps no such table; tests/unit/preferences_handler/test_tenant_preferences.py"
+    ),
     ("429", "The key has as many requests waiting as it may; Retry-After has the seconds until a retry"): (
         "the stack has fewer environments than a key may have polls; tests/unit/metrics_handler/test_stream_route.py"
     ),
