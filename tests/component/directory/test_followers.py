@@ -50,7 +50,7 @@ def _user(user_id: int) -> Any:
     return USER._replace(user_id=user_id)
 
 
-@pytest.mark.parametrize("users", [100, 1_000])
+@pytest.mark.parametrize("users", [100, 400])
 def test_cost_follows_the_followers(
     mapped_tables: OpenSearchTables, users: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
