@@ -28,10 +28,11 @@ from masscomm import fast_json
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
 from masscomm.directory import device_states
 from masscomm.directory.bulk_writes import VersionedDocument
-from masscomm.directory.changed_documents import PHONE_END, index_of
+from masscomm.directory.changed_documents import index_of
 from masscomm.directory.own_documents import INDICES
 from masscomm.domain import preference_changes
 from masscomm.domain.memberships import kind_and_object
+from masscomm.domain.phone_ends import PHONE_END
 from masscomm.domain.row_ids import SEPARATOR
 from masscomm.domain.source_tables import MEMBERSHIPS, source_file
 from masscomm.domain.time_limits import DIRECTORY_STATE_AGE_MS

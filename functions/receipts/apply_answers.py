@@ -14,6 +14,7 @@ from aws_lambda_powertools import Logger
 
 from functions.receipts.sent_messages import SentMessage, SentMessages
 from masscomm.directory.document_publisher import DocumentPublisher
+from masscomm.directory.phones import users_of_phone
 from masscomm.directory.port import Directory
 from masscomm.domain.sms_answers import SmsAnswer
 from masscomm.domain.sms_settings import number_of, sms_table
@@ -64,7 +65,7 @@ class ApplyAnswers:
     def _users(self, answer: SmsAnswer, message: SentMessage | None) -> tuple[list[User], Exception | None]:
         """Return the users who have the number, or the error of the look-up: suppressions do not wait for it."""
         try:
-            users = self.directory.users_by_phone(answer.number)
+            users = users_of_phone(self.directory, answer.number)
             if message is not None and message.user_id not in {each.user_id for each in users}:
                 # Its row may be older than the look-up by number.
                 others = self.directory.users([message.user_id]).values()

@@ -11,11 +11,8 @@ from masscomm.cdc.change_events import SNAPSHOT_VERSION, MissedDelete, RowChange
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.documents import template
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.phone_numbers import phone_end
+from masscomm.domain.phone_ends import PHONE_END, phone_end
 from masscomm.domain.source_tables import directory_table
-
-# The field of a user's document by which users of a phone number are searched.
-PHONE_END = "phone_end"
 
 type Source = Mapping[str, Any]
 

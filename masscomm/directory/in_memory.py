@@ -30,11 +30,11 @@ from masscomm.directory.person import (
     tenant_layers_in,
     tenant_rows_in,
 )
-from masscomm.directory.phones import users_of_phone
-from masscomm.directory.port import Layers, MembersCount, MembersPage, Related, TemplateQuery
+from masscomm.directory.port import MOST_COMPARED, Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.audiences import Audience
 from masscomm.domain.memberships import kind_and_object
+from masscomm.domain.phone_ends import phone_end
 from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.source_tables import MEMBERSHIPS
 from masscomm.domain.suppressions import Suppression, suppressed
@@ -190,9 +190,10 @@ class InMemoryDirectory:
         found = (user for user_id, user in sorted(self._users.items()) if user.club_id == club_id and user_id > after)
         return list(islice(found, limit))
 
-    def users_by_phone(self, number: str) -> list[User]:
-        self._called("users_by_phone")
-        return users_of_phone((user for _, user in sorted(self._users.items())), number)
+    def users_by_phone_ends(self, ends: Collection[str]) -> list[User]:
+        self._called("users_by_phone_ends")
+        found = (user for _, user in sorted(self._users.items()) if phone_end(user.phone) in ends)
+        return list(islice(found, MOST_COMPARED))
 
     def person(self, user_id: int, now_ms: int) -> Person | None:
         self._called("person")

@@ -21,7 +21,6 @@ from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory import device_states, documents, generations
 from masscomm.directory.bulk_writes import answering, connect_from_environment
-from masscomm.directory.changed_documents import PHONE_END
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.documents import Read, Source
 from masscomm.directory.layers import layers_in, related_documents
@@ -33,11 +32,10 @@ from masscomm.directory.members import (
     pages_of_users,
 )
 from masscomm.directory.person import DeviceRead, Person, person_documents, person_in
-from masscomm.directory.phones import users_of_phone
 from masscomm.directory.port import MOST_COMPARED, Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.memberships import kind_and_object
-from masscomm.domain.phone_numbers import phone_ends
+from masscomm.domain.phone_ends import PHONE_END
 from masscomm.domain.source_tables import MEMBERSHIPS
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
@@ -190,12 +188,12 @@ class OpenSearchDirectory:
         found = (user for page in pages for user in read_each(page, _user_in, store=USERS, key=_key_of))
         return list(islice(found, limit))
 
-    def users_by_phone(self, number: str) -> list[User]:
+    def users_by_phone_ends(self, ends: Collection[str]) -> list[User]:
         with answering("a refresh"):
             self._client.indices.refresh(index=USERS)
-        query = {"filter": [{"terms": {PHONE_END: sorted(phone_ends(number))}}]}
+        query = {"filter": [{"terms": {PHONE_END: sorted(ends)}}]}
         page = next(self._pages(USERS, query, page_size=MOST_COMPARED), [])
-        return users_of_phone(read_each(page, _user_in, store=USERS, key=_key_of), number)
+        return list(read_each(page, _user_in, store=USERS, key=_key_of))
 
     def person(self, user_id: int, now_ms: int) -> Person | None:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)

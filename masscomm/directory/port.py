@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from masscomm.domain.audiences import Audience
 
 
-# The users of one phone number that are returned at most, and those with the same last digits that are compared.
-MOST_OF_ONE_PHONE, MOST_COMPARED = 100, 2_000
+# The users with the same last digits of the phone that are returned at most.
+MOST_COMPARED = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +129,10 @@ class Directory(Protocol):
         """
         ...
 
-    def users_by_phone(self, number: str) -> list[User]:
-        """Return the users whose phone is a number in the form of E.164, as masscomm.domain.sms_settings.number_of
-        reads it, in ascending order of the ids: at most MOST_OF_ONE_PHONE. OpenSearch finds a user that version 0.1.0
-        has captured once the row has changed, or belongs to a new snapshot.
+    def users_by_phone_ends(self, ends: Collection[str]) -> list[User]:
+        """Return the users whose phone has one of these ends (masscomm.domain.phone_ends), in ascending order of the
+        ids: at most MOST_COMPARED. OpenSearch finds a user that version 0.1.0 has captured once the row has changed, or
+        belongs to a new snapshot.
         """
         ...
 

@@ -20,10 +20,8 @@ from masscomm.cdc.captured_tables import DEVICES, USERS, captured_tables, settin
 from masscomm.directory import documents
 from masscomm.directory.layers import layers_in, related_documents
 from masscomm.directory.person import DeviceRead, Person, person_documents, person_in
-from masscomm.directory.phones import users_of_phone
 from masscomm.directory.port import MOST_COMPARED, Layers, MembersCount, MembersPage, Related, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
-from masscomm.domain.phone_numbers import phone_ends
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -148,9 +146,9 @@ class StateDirectory:
                 return found[:limit]
             after = rows[-1][0]
 
-    def users_by_phone(self, number: str) -> list[User]:
-        rows = self._answer("users-by-phone", {"ends": sorted(phone_ends(number)), "limit": MOST_COMPARED})["rows"]
-        return users_of_phone(read_each(rows, _user, store=USERS, key=_key_of), number)
+    def users_by_phone_ends(self, ends: Collection[str]) -> list[User]:
+        rows = self._answer("users-by-phone", {"ends": sorted(ends), "limit": MOST_COMPARED})["rows"]
+        return list(read_each(rows, _user, store=USERS, key=_key_of))
 
     def person(self, user_id: int, now_ms: int) -> Person | None:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)

@@ -1,13 +1,15 @@
 """The provider calls for recipients, and their results."""
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from masscomm.domain.preferences import Decision
 from masscomm.domain.provider_errors import ProviderError
 from masscomm.domain.records import DeliveryRequested
-from masscomm.domain.sms_settings import SmsOrigin
 from masscomm.domain.users import Device
+
+if TYPE_CHECKING:
+    from masscomm.domain.sms_settings import SmsOrigin
 
 
 class Shortened(NamedTuple):
@@ -22,7 +24,7 @@ class WrittenSms(NamedTuple):
     """An SMS to one country."""
 
     country: str
-    origin: SmsOrigin
+    origin: "SmsOrigin"
     text: str
     segments: int
     is_transactional: bool

@@ -6,14 +6,12 @@ Only numbers of subscribers are accepted: an SMS to a premium-rate or shared-cos
 
 from collections.abc import Collection
 from typing import Any
-from unicodedata import decimal
 
 from masscomm.domain.addresses import trimmed_address
+from masscomm.domain.phone_ends import DIGITS
 
 # The longest text that is read. https://www.itu.int/rec/T-REC-E.164: at most 15 digits, here with any separators.
 _LONGEST = 60
-# The digits at the end of a number by which users are searched. They are the same with and without a country code.
-_END = 6
 
 
 def e164(text: str, region: str | None) -> str | None:
@@ -70,16 +68,12 @@ def is_region(code: str) -> bool:
     return code in phonenumbers.SUPPORTED_REGIONS
 
 
-def phone_end(text: Any) -> str | None:
-    """Return the last digits of a number as people write it; None if it has none."""
-    digits = [decimal(each, None) for each in str(text or "")[:_LONGEST]]
-    return "".join(str(each) for each in digits if each is not None)[-_END:] or None
-
-
 def phone_ends(number: str) -> Collection[str]:
-    """Return each phone_end that a number in the form of E.164 can have, with and without its country code."""
+    """Return each end that a number in the form of E.164 can have (masscomm.domain.phone_ends), with and without its
+    country code.
+    """
     import phonenumbers
 
     national = phonenumbers.national_significant_number(phonenumbers.parse(number))
     # A short number differs from its end with a code before it.
-    return {each[-_END:] for each in (number.removeprefix("+"), national, f"0{national}")}
+    return {each[-DIGITS:] for each in (number.removeprefix("+"), national, f"0{national}")}

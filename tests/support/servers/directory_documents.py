@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from masscomm.directory.bulk_writes import VersionedDocument
-from masscomm.domain.phone_numbers import phone_end
+from masscomm.domain.phone_ends import phone_end
 from masscomm.domain.users import Device, Template, User, UserSettings
 from tests.support.contracts.directory import Row
 

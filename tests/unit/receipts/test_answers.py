@@ -242,7 +242,7 @@ def test_suppression_does_not_wait_for_the_directory(receipts: Receipts) -> None
 
 def test_row_without_the_searched_field_is_found_by_message(receipts: Receipts) -> None:
     receipts.sent_messages(["m"], channel="sms")
-    receipts.directory.users_by_phone = lambda number: []  # type: ignore[method-assign]  # noqa: ARG005
+    receipts.directory.users_by_phone_ends = lambda ends: []  # type: ignore[method-assign]  # noqa: ARG005
     answers(receipts, "STOP", previousPublishedMessageId="m")
     assert wishes(receipts) == [OUT]
 
