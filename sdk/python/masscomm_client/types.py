@@ -901,8 +901,8 @@ class EffectivePreference(TypedDict):
     channel: str
     wanted: bool
     layer: str
-    """The source of the decision, as in outcomes: user (their settings), tenant and global (rules of the tenant, and of
-every tenant) or default (the category)."""
+    """The source of the decision, as in outcomes: tenant_user (the user's settings for the tenant), user (their
+settings), tenant and global (rules of the tenant, and of every tenant) or default (the category)."""
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
     row: RowBody | None

@@ -1461,8 +1461,8 @@ public final class Types {
         public boolean wanted() { return required("wanted", BOOLEAN); }
 
         /**
-         * The source of the decision, as in outcomes: user (their settings), tenant and global (rules of the tenant,
-         * and of every tenant) or default (the category).
+         * The source of the decision, as in outcomes: tenant_user (the user's settings for the tenant), user (their
+         * settings), tenant and global (rules of the tenant, and of every tenant) or default (the category).
          */
         public String layer() { return required("layer", TEXT); }
 
