@@ -88,6 +88,7 @@ class Ask:
     channels: Sequence[str] = ()  # The requested channels; if empty, the channels of the category.
     is_capped: bool = False  # Whether each user has had as many sends of the category as its frequency cap permits.
     is_collected: bool = False  # Whether its notifications are collected in digests.
+    falls_back: bool = False  # Whether its second channel is a fallback for the first one.
     # The number of recipients that its pace releases before it is cancelled; None: it is not cancelled.
     released: int | None = None
 
@@ -101,6 +102,7 @@ class Expected:
     # The number of provider calls: one for each device, and one for each e-mail.
     provider_calls: int
     held: frozenset[tuple[int, str]] = frozenset()  # The notifications that are held until quiet hours end.
+    waiting: frozenset[tuple[int, str]] = frozenset()  # The notifications that wait for that of another channel.
 
     @property
     def requested(self) -> int:
@@ -136,6 +138,8 @@ class Expected:
             if notification in self.held:
                 count["held"] += 1
             count[fate if fate in _NOT_SUPPRESSED else "suppressed"] += 1
+            if notification in self.waiting:
+                count["scheduled"] += 1
             if fate in _WAITED:
                 count[_WAITED[fate]] += 1
             count["queued"] += fate in ("sent", "no_device")
@@ -153,8 +157,9 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
     category = _category(ask.type, ask.club_id)
     at = at or datetime.now(UTC)
     fates: dict[tuple[int, str], str] = {}
-    held = set()
+    held, waiting = set(), set()
     calls = released = 0
+    first: str | None = None
     for channel in dict.fromkeys(ask.channels or category["channels"]):
         for user_id in dict.fromkeys(ask.to_users):
             fate = _fate(world.people.get(user_id), ask, channel, mandatory=category["mandatory"])
@@ -165,12 +170,19 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
             if ask.released is not None and fate == "sent":
                 fate = "sent" if released < ask.released else "cancelled"
                 released += 1
+            # Whether a user has a device is known when the message is written, and the opt-out before.
+            earlier = fates[user_id, first] if ask.falls_back and first is not None else None
+            if earlier in ("sent", "no_device"):
+                waiting.add((user_id, channel))
+            if earlier == "sent":
+                fate = "not_needed"
             fates[user_id, channel] = fate
             if fate in ("sent", "no_device", "no_address") and not category["mandatory"]:
                 held |= {(user_id, channel)} if quiet(world.people[user_id], at) else set()
             if fate == "sent":
                 calls += world.people[user_id].active_devices if channel == "push" else 1
-    return Expected(fates, calls, frozenset(held))
+        first = channel
+    return Expected(fates, calls, frozenset(held), frozenset(waiting))
 
 
 def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> str:

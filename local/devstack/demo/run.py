@@ -53,6 +53,7 @@ FIRST_USERS = 250
 USERS_ASKED_OF = 60  # The number of users whose notifications are compared with the API.
 SLEEPERS = 20  # The number of users that get quiet hours during the demo.
 QUIET_S = 12.0  # The minimum time until the end of the users' quiet hours, in seconds.
+FALLING_BACK = 8  # The number of users of each kind in the send with a fallback.
 DIGESTED = 8  # The number of users of digests.
 PACED = 4  # The number of recipients a minute of a send with a pace.
 # The number of users for the single sends, each with an endpoint at the provider.
@@ -192,6 +193,7 @@ class Demo:
         # What takes a minute begins early, so that the wait for it overlaps with the other steps.
         self.put_categories()
         self.collect()
+        self.fall_back(chosen[5 + SLEEPERS :])
         self.produce_invalid(unknown_schema=waits)
         self.change_a_setting(chosen[2])
         self.other_sends(chosen[3])
@@ -494,6 +496,19 @@ class Demo:
             ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=self.readers, channels=["push"], is_collected=True)
             data = {"headline": f"Story {number + 1}", "run": str(self.began_ms)}
             self.collected.append(self.by_rest("collected in digests", ask, data=data, digest=digest))
+
+    def fall_back(self, registered: Sequence[int]) -> None:
+        """Send by push, and by e-mail to users who cannot get it; the e-mails of others end a minute later."""
+        world, now = World.of_database(self.database), datetime.now(UTC)
+        awake = [user for user in world.members(BIG_CLUB)[60:] if not quiet(world.people[user], now)]
+        without = (user for user in awake if not world.people[user].active_devices)
+        opted_out = (user for user in awake if world.people[user].channels.get("push") is False)
+        kinds = (registered, without, opted_out)
+        users = list(dict.fromkeys(user for kind in kinds for user in islice(kind, FALLING_BACK)))
+        ask = Ask(club_id=BIG_CLUB, type=PUT_CATEGORY, to_users=users, channels=["push", "email"], falls_back=True)
+        channels = ["push", {"channel": "email", "if": "not_sent", "after": "1m"}]
+        texts = {"title": "Season tickets", "body": "Yours ends soon."}
+        self.by_rest("by e-mail if not by push", ask, channels=channels, data=texts)
 
     def _reachable(self, count: int) -> list[int]:
         """Return users who want the news and have a device, and no quiet hours now."""

@@ -132,6 +132,18 @@ def test_recipient_without_device_is_queued_but_not_sent() -> None:
     assert found.by_channel() == {"push": {"requested": 4, "queued": 2, "sent": 1, "suppressed": 3}}
 
 
+def test_fallback_is_sent_to_those_whose_first_channel_is_not() -> None:
+    world = World({1: person(), 2: person(active_devices=0), 3: person(channels=SILENT)})
+    channels = ["push", "email"]
+
+    found = expect(world, Ask(club_id=CLUB, type="news", to_users=[1, 2, 3, 4], channels=channels, falls_back=True))
+
+    assert [found.fates[user, "email"] for user in (1, 2, 3, 4)] == ["not_needed", "sent", "sent", "unknown_user"]
+    # The preference checker knows the opt-out, and that of a device only delivery does.
+    assert found.waiting == {(1, "email"), (2, "email")}
+    assert found.by_channel()["email"] == {"requested": 4, "scheduled": 2, "queued": 2, "sent": 2, "suppressed": 2}
+
+
 def test_seed_contains_a_user_for_each_result() -> None:
     world = World.of_seed(generate(1_000, seed=7))
 
