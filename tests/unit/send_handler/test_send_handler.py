@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from functions.send_handler.send_request import ContentRequest, RecurringSend
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
@@ -674,3 +676,11 @@ def test_channels_without_complete_receipts_stop(text: str, monkeypatch: pytest.
     monkeypatch.setenv("COMPLETE_RECEIPTS", text)
     with pytest.raises(Stop):
         complete_receipts()
+
+
+@pytest.mark.parametrize("model", [ContentRequest, RecurringSend])
+def test_previews_and_schedules_refuse_fallbacks(model: type[ContentRequest]) -> None:
+    content = {"type": "news", "club_id": 7} | ({"to_users": [1]} if model is RecurringSend else {})
+    assert model.model_validate(content | {"channels": ["push", "email"]})
+    with pytest.raises(ValidationError):
+        model.model_validate(content | {"channels": FALLBACK})
