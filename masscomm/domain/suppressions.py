@@ -120,7 +120,7 @@ def applies(answer: NumberAnswer, stored: Mapping[str, Any]) -> bool:
 
 def is_stopped(stored: Mapping[str, Any] | None) -> bool:
     """Return whether a document suppresses a number because of STOP."""
-    return stored is not None and stored["reason"] == Reason.OPTED_OUT and not stored.get("is_lifted")
+    return stored is not None and stored.get("reason") == Reason.OPTED_OUT and not stored.get("is_lifted")
 
 
 def _earlier(stored: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -129,7 +129,7 @@ def _earlier(stored: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return None
     if is_stopped(stored):
         return stored.get("earlier")
-    return {name: stored[name] for name in _REPLACED}
+    return {name: stored[name] for name in _REPLACED if name in stored}
 
 
 def _answered(at_ms: int | None) -> dict[str, Any]:
