@@ -132,7 +132,7 @@ def test_recipient_without_device_is_queued_but_not_sent() -> None:
     assert found.by_channel() == {"push": {"requested": 4, "queued": 2, "sent": 1, "suppressed": 3}}
 
 
-def test_fallback_is_sent_to_those_whose_first_channel_is_not() -> None:
+def test_fallback_is_sent_if_the_first_channel_is_not() -> None:
     world = World({1: person(), 2: person(active_devices=0), 3: person(channels=SILENT)})
     channels = ["push", "email"]
 
