@@ -1943,11 +1943,6 @@ MUTANTS = (
         "The decision about a fallback is stored before anything is produced.",
         Always(),
     ),
-    Mutant(
-        "fallbacks.changed_meanwhile",
-        "Of two concurrent changes of a state of fallbacks, one is refused.",
-        Becomes('"club_id = :club AND revision >= :before"'),
-    ),
     Mutant("fallbacks.cancelled", "A cancelled notification has no fallback.", Becomes("status is None")),
     Mutant("fallbacks.complaint", "A message whose receiver complained has arrived.", Becomes("status")),
     Mutant("fallbacks.replaced", "A notification whose fallback goes is not published."),
@@ -1985,8 +1980,8 @@ MUTANTS = (
     Mutant("pace.planned", "Recipients that are planned with the present pace wait for their minute.", Always()),
     Mutant("pace.invalid_record", "A send whose pace is not valid is dead-lettered."),
     Mutant(
-        "pace.changed_meanwhile",
-        "Of two concurrent changes of the state of a pace, one is refused.",
+        "sends.changed_meanwhile",
+        "Of two concurrent changes of the state of a pace, or of fallbacks, one is refused.",
         Becomes('"club_id = :club AND revision >= :before"'),
     ),
     Mutant("frequency_caps.all_or_none", "A cap that is full refuses, and then no place of another cap is taken."),

@@ -257,23 +257,10 @@ class DynamoDbSends(TableAdapter):
 
     def set_pace(self, send: Send, book: PaceBook, before: PaceBook) -> bool:
         item = {
-            **_key(send.key.send_id, _PACE),
-            "club_id": _number(send.key.club_id),
             **{name: _number(value) for name, value in asdict(book).items()},
-            "revision": _number(before.revision + 1),
             "expires_at": _number(self._kept(send) + PACE_BOOKS_LONGER_S),
         }
-        put = self._put_if_absent(item)
-        if before.revision:
-            values = {":club": _number(send.key.club_id), ":before": _number(before.revision)}
-            condition = "club_id = :club AND revision = :before"  # guard: pace.changed_meanwhile
-            put |= {"ConditionExpression": condition, "ExpressionAttributeValues": values}
-        try:
-            with answering(_WHAT):
-                self._client.put_item(**put)
-        except ConditionFailed:
-            return False
-        return True
+        return self._put_revision(send.key, _PACE, item, before.revision)
 
     # --- fallbacks ----------------------------------------------------------------------------------------------------
 
@@ -283,23 +270,10 @@ class DynamoDbSends(TableAdapter):
 
     def set_fallback(self, key: SendKey, record_id: str, state: FallbackState) -> bool:
         item = {
-            **_key(key.send_id, f"{_FALLBACK}{record_id}"),
-            "club_id": _number(key.club_id),
             "state": {"B": _packed_state(state)},
-            "revision": _number(state.revision + 1),
             "expires_at": _number(self._clock.now_ms() // 1000 + FALLBACKS_KEPT_S),
         }
-        put = self._put_if_absent(item)
-        if state.revision:
-            values = {":club": _number(key.club_id), ":before": _number(state.revision)}
-            condition = "club_id = :club AND revision = :before"  # guard: fallbacks.changed_meanwhile
-            put |= {"ConditionExpression": condition, "ExpressionAttributeValues": values}
-        try:
-            with answering(_WHAT):
-                self._client.put_item(**put)
-        except ConditionFailed:
-            return False
-        return True
+        return self._put_revision(key, f"{_FALLBACK}{record_id}", item, state.revision)
 
     # --- the list of sends, and changes -------------------------------------------------------------------------------
 
@@ -378,6 +352,25 @@ class DynamoDbSends(TableAdapter):
                 TableName=self._table, Key=key, ConsistentRead=True
             ).get("Item")
         return item if item is not None and self._is_kept(item) else None
+
+    def _put_revision(self, key: SendKey, part: str, item: Mapping[str, Any], before: int) -> bool:
+        """Put a part of a send, unless it has changed since revision `before` (0: it was absent), or is another
+        tenant's; return whether it is stored.
+        """
+        club_id = _number(key.club_id)
+        put = self._put_if_absent(
+            {**_key(key.send_id, part), "club_id": club_id, **item, "revision": _number(before + 1)}
+        )
+        if before:
+            condition = "club_id = :club AND revision = :before"  # guard: sends.changed_meanwhile
+            values = {":club": club_id, ":before": _number(before)}
+            put |= {"ConditionExpression": condition, "ExpressionAttributeValues": values}
+        try:
+            with answering(_WHAT):
+                self._client.put_item(**put)
+        except ConditionFailed:
+            return False
+        return True
 
     def _put_if_absent(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a put of an item whose key is free."""

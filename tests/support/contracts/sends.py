@@ -408,7 +408,7 @@ class SendsContract:
         assert sends.pace(KEY) == replace(book, released=3, revision=2)
         assert sends.find(KEY.send_id) is None
 
-    @pytest.mark.kills(guard="pace.changed_meanwhile")
+    @pytest.mark.kills(guard="sends.changed_meanwhile")
     def test_state_of_a_pace_that_changed_meanwhile_is_kept(self, sends: Sends) -> None:
         book = PaceBook(minute=1, released=2)
         assert sends.set_pace(SEND, book, PaceBook())
@@ -443,7 +443,7 @@ class SendsContract:
         assert sends.fallback(KEY, "f") == replace(decided, revision=2)
         assert (sends.fallback(KEY, "g"), sends.find(KEY.send_id)) == (NO_STATE, None)
 
-    @pytest.mark.kills(guard="fallbacks.changed_meanwhile")
+    @pytest.mark.kills(guard="sends.changed_meanwhile")
     def test_state_of_fallbacks_that_changed_meanwhile_is_kept(self, sends: Sends) -> None:
         state = NO_STATE.with_statuses({0: Status.SENT})
         assert sends.set_fallback(KEY, "f", state)
