@@ -30,7 +30,7 @@ from masscomm.domain.categories import (
     resolve_channels,
 )
 from masscomm.domain.digests import digest_text, read_digest
-from masscomm.domain.fallbacks import channels_of, ends_before, fallbacks_in
+from masscomm.domain.fallbacks import channels_of, ends_before, fallbacks_text
 from masscomm.domain.ids import chunk_id, recurring_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, Window
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
@@ -274,7 +274,7 @@ def _ends_late(send: Mapping[str, Any], now_ms: int, expires_at: int | None) -> 
     spread_over = send.get("spread_over")
     _, fallbacks = channels_of(send.get("channels", ()))
     is_late = spread_over is not None and ends_late(spread_ms_in(spread_over), now_ms, expires_at)
-    return is_late or ends_before(fallbacks_in(fallbacks), now_ms, expires_at)
+    return is_late or ends_before(fallbacks, now_ms, expires_at)
 
 
 def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendRequested:
@@ -309,5 +309,5 @@ def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendReques
         principal=content["principal"] or None,
         per_minute=send.get("per_minute"),
         spread_over_ms=spread_ms_in(spread_over) if spread_over else None,
-        fallbacks=fallbacks,
+        fallbacks=fallbacks_text(fallbacks),
     )

@@ -79,11 +79,10 @@ def fallbacks_text(fallbacks: Iterable[Fallback]) -> str | None:
     return json.dumps(found, separators=(",", ":")) if found else None
 
 
-def channels_of(entries: Iterable[Any]) -> tuple[list[str], str | None]:
-    """Return the names of the channels in a valid request, and their fallbacks as the JSON of a record."""
+def channels_of(entries: Iterable[Any]) -> tuple[list[str], list[Fallback]]:
+    """Return the names of the channels in a valid request, and their fallbacks."""
     named = [each if isinstance(each, dict) else {"channel": each} for each in entries]
-    found = fallbacks_text(_read(each) for each in named if "if" in each)
-    return [each["channel"] for each in named], found
+    return [each["channel"] for each in named], [_read(each) for each in named if "if" in each]
 
 
 def check_fallbacks(text: str | None, channels: Sequence[str]) -> None:
