@@ -184,12 +184,8 @@ class ProcessReceipts:
         for item in batch.active():
             outcome = item.value
             if isinstance(outcome, NotificationOutcome) and (outcome.step, outcome.channel) == ("delivery", EMAIL):
-
-                def count(item: Item[Input] = item, outcome: NotificationOutcome = outcome) -> None:
-                    if self._reputation.count_sent(outcome):
-                        clubs[outcome.club_id] = item
-
-                batch.attempt(item, count)
+                count = partial(self._reputation.count_sent, outcome)
+                batch.attempt(item, partial(_note_club, clubs, outcome.club_id, item, count))
         self._check_reputation(batch, clubs)
 
     def _count_failures(
@@ -201,20 +197,17 @@ class ProcessReceipts:
             message = known.get(receipt.message_id)
             if message is None or message.channel != EMAIL or (counts := _failure_counts(receipt)) is None:
                 continue
-            once = f"{message.outcome_id}#{message.position}#{'bounced' if counts.bounced else 'complained'}"
-
-            def count(
-                item: Item[Input] = item,
-                message: SentMessage = message,
-                at_ms: int = self._at_ms(receipt),
-                counts: EmailCounts = counts,
-                once: str = once,
-            ) -> None:
-                if self._reputation.count_failed(message.club_id, message.type, at_ms, counts, once=once):
-                    clubs[message.club_id] = item
-
             if item.error is None:
-                batch.attempt(item, count)
+                once = f"{message.outcome_id}#{message.position}#{'bounced' if counts.bounced else 'complained'}"
+                count = partial(
+                    self._reputation.count_failed,
+                    message.club_id,
+                    message.type,
+                    self._at_ms(receipt),
+                    counts,
+                    once=once,
+                )
+                batch.attempt(item, partial(_note_club, clubs, message.club_id, item, count))
         self._check_reputation(batch, clubs)
 
     def _check_reputation(self, batch: Batch[Input], clubs: Mapping[int, Item[Input]]) -> None:
@@ -433,6 +426,12 @@ def _overall_reason(reasons: Sequence[Reason]) -> Reason:
     permanent one.
     """
     return next(reason for reason in _LEAST_FINAL_FIRST if reason in reasons)
+
+
+def _note_club(clubs: dict[int, Item[Input]], club_id: int, item: Item[Input], count: Callable[[], bool]) -> None:
+    """Count e-mails of a club, and note it with the item if any count."""
+    if count():
+        clubs[club_id] = item
 
 
 def _failure_counts(receipt: Receipt) -> EmailCounts | None:
