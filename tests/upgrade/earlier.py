@@ -101,6 +101,14 @@ class EarlierStack(FaultStack):
     def __init__(self, folder: Path, tree: Path) -> None:
         super().__init__(folder, code=tree, tasks=partial(provisioned_by, tree))
 
+    def _services(self, config: StackConfig) -> dict[str, Service]:
+        services = super()._services(config)
+        # The first version verifies its sender by version 1 of SES.
+        environment = dict(services["localstack"].environment)
+        environment["SERVICES"] += ",ses"
+        services["localstack"] = replace(services["localstack"], environment=environment)
+        return services
+
     def _host(self, service: Service) -> Service:
         # Use the catalogue's service, because the running one has the settings of the other tree's host.
         made = super()._host(all_services(self.config)[service.name])
