@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.options import ClubOption, JsonOption
+from cli.options import ClubOption, FollowsOption, JsonOption
 from cli.sending import audience_of
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
@@ -27,9 +27,6 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of t
 EtagOption = Annotated[
     str | None,
     typer.Option("--if-match", metavar="ETAG", help="Only if it is as `show` has shown it with this etag."),
-]
-FollowsOption = Annotated[
-    str | None, typer.Option("--follows", metavar="KIND:OBJECT", help="Only users who follow this, such as team:42.")
 ]
 ExceptOption = Annotated[list[int] | None, typer.Option("--except", help="Without this user. May be repeated.")]
 ChannelOption = Annotated[list[str] | None, typer.Option("--channel", help="Only this channel. May be repeated.")]

@@ -10,6 +10,9 @@ import typer
 
 ClubOption = Annotated[int, typer.Option("--club", help="The club (tenant).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs, a JSON object a line.")]
+FollowsOption = Annotated[
+    str | None, typer.Option("--follows", metavar="KIND:OBJECT", help="Only users who follow this, such as team:42.")
+]
 
 EnvironmentsOption = Annotated[
     Path | None,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cli.options import ClubOption, JsonOption
+from cli.options import ClubOption, FollowsOption, JsonOption
 from cli.sending import audience_of, pairs, recipients
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
@@ -66,9 +66,7 @@ def put(
         str | None,
         typer.Option("--audience", metavar="JSON", help="A condition or a saved audience; all: the whole club."),
     ] = None,
-    follows: Annotated[
-        str | None, typer.Option("--follows", metavar="KIND:OBJECT", help="Users who follow this, such as team:42.")
-    ] = None,
+    follows: FollowsOption = None,
     kind: Annotated[str, typer.Option("--type", help="The category.")] = "news",
     template: Annotated[str | None, typer.Option("--template", help="The template, if it is not the category.")] = None,
     data: Annotated[

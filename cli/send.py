@@ -12,7 +12,7 @@ from rich.text import Text
 from cli.client_log import KAFKA_LOGGER
 from cli.digests import METAVAR, digest_in
 from cli.errors import CommandError
-from cli.options import ClubOption, JsonOption
+from cli.options import ClubOption, FollowsOption, JsonOption
 from cli.sending import (
     WAIT_S,
     audience_of,
@@ -53,9 +53,7 @@ def send(
             "--audience", metavar="JSON", help="A condition or a saved audience, not ids; all: the whole club."
         ),
     ] = None,
-    follows: Annotated[
-        str | None, typer.Option("--follows", metavar="KIND:OBJECT", help="Users who follow this, such as team:42.")
-    ] = None,
+    follows: FollowsOption = None,
     without: Annotated[
         list[int] | None, typer.Option("--except", help="A user that the audience does not include. May be repeated.")
     ] = None,
