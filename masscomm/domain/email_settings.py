@@ -131,6 +131,22 @@ class EmailTable:
         """Return the different origins."""
         return list(dict.fromkeys(origin for _, each in self.clubs() for origin in each.origins))
 
+    @property
+    def identities(self) -> list[str]:
+        """Return the identities in SES that the senders may have: of each its domain, or its address."""
+        addresses = [each.address for each in self.origins]
+        return list(dict.fromkeys(name for each in addresses for name in (each.rpartition("@")[2], each)))
+
+    @property
+    def configuration_sets(self) -> list[str]:
+        """Return the different configuration sets."""
+        return list(dict.fromkeys(each.configuration_set for each in self.origins if each.configuration_set))
+
+    @property
+    def ses_tenants(self) -> list[str]:
+        """Return the different tenants of SES."""
+        return list(dict.fromkeys(each.ses_tenant for each in self.origins if each.ses_tenant))
+
 
 @cache
 def email_table() -> EmailTable:

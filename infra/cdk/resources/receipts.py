@@ -173,8 +173,8 @@ class Receipts(Construct):
         )
         bus = events.EventBus.from_event_bus_name(self, "bus", "default")
         configured.add_event_destination("bus", destination=ses.EventDestination.event_bus(bus), events=_MAIL_EVENTS)
-        origins = table_of(self._environment.sender, name).origins
-        names = list(dict.fromkeys((name, *(each.configuration_set for each in origins if each.configuration_set))))
+        emails = table_of(self._environment.sender, name)
+        names = list(dict.fromkeys((name, *emails.configuration_sets)))
         events.Rule(
             self,
             "mail-receipts",
@@ -186,7 +186,7 @@ class Receipts(Construct):
             targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
         )
 
-        if any(origin.ses_tenant for origin in origins):
+        if emails.ses_tenants:
             events.Rule(
                 self,
                 "tenant-statuses",

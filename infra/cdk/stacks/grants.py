@@ -20,7 +20,7 @@ from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from masscomm.cdc.captured_tables import table_topics
 from masscomm.domain.aws_targets import ROLE_PREFIX
-from masscomm.domain.email_settings import table_of
+from masscomm.domain.email_settings import EmailTable, table_of
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.outcome_progress import GROUP as OUTCOMES_GROUP
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
@@ -114,7 +114,7 @@ def grant_profile(
             "the ARN of a tenant of SES ends with a generated id",
             *(
                 f"IAM5[Resource::arn:aws:ses:{environment.region}:<AWS::AccountId>:tenant/{name}/*]"
-                for name in _ses_tenants(environment)
+                for name in _emails(environment).ses_tenants
             ),
         )
     if profile.assumes_roles:
@@ -248,10 +248,9 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
     ]
 
 
-def _ses_tenants(environment: Environment) -> list[str]:
-    """Return the tenants of SES in schemas/email.yaml."""
-    origins = table_of(environment.sender, configuration_set(environment)).origins
-    return list(dict.fromkeys(each.ses_tenant for each in origins if each.ses_tenant))
+def _emails(environment: Environment) -> EmailTable:
+    """Return how e-mails are sent (schemas/email.yaml)."""
+    return table_of(environment.sender, configuration_set(environment))
 
 
 def _one_or_all(values: Iterable[str]) -> str | list[str]:
@@ -271,14 +270,12 @@ def _provider(
         found.append(iam.PolicyStatement(actions=["sns:CreatePlatformEndpoint"], resources=applications))
         found.append(iam.PolicyStatement(actions=["sns:SetEndpointAttributes"], resources=endpoints))
     if profile.email:
-        table = table_of(environment.sender, configuration_set(environment))
-        addresses = dict.fromkeys(each.address for each in table.origins)
-        own = configuration_set(environment)
-        sets = dict.fromkeys((own, *(each.configuration_set for each in table.origins if each.configuration_set)))
-        tenants = _ses_tenants(environment)
+        emails = _emails(environment)
+        addresses = dict.fromkeys(each.address for each in emails.origins)
+        sets = dict.fromkeys((configuration_set(environment), *emails.configuration_sets))
         conditions: dict[str, Any] = {"StringEquals": {"ses:FromAddress": _one_or_all(addresses)}}
-        if tenants:
-            conditions["StringEqualsIfExists"] = {"ses:TenantName": _one_or_all(tenants)}
+        if emails.ses_tenants:
+            conditions["StringEqualsIfExists"] = {"ses:TenantName": _one_or_all(emails.ses_tenants)}
         found.append(
             iam.PolicyStatement(
                 # SES checks SendRawEmail, too, for a raw message in SendEmail.
@@ -286,7 +283,7 @@ def _provider(
                 resources=[
                     stack.format_arn(service="ses", resource=kind, resource_name=name)
                     for kind, name in (
-                        *(("identity", name) for each in addresses for name in (each.rpartition("@")[2], each)),
+                        *(("identity", each) for each in emails.identities),
                         *(("configuration-set", each) for each in sets),
                     )
                 ],
@@ -294,12 +291,12 @@ def _provider(
             )
         )
     if profile.checks_senders:
-        table = table_of(environment.sender, configuration_set(environment))
-        senders = [each.address for each in table.origins]
-        names = dict.fromkeys(name for each in senders for name in (each.rpartition("@")[2], each))
-        identities = [stack.format_arn(service="ses", resource="identity", resource_name=name) for name in names]
+        emails = _emails(environment)
+        identities = [
+            stack.format_arn(service="ses", resource="identity", resource_name=each) for each in emails.identities
+        ]
         found.append(iam.PolicyStatement(actions=["ses:GetEmailIdentity"], resources=identities))
-        if tenants := _ses_tenants(environment):
+        if tenants := emails.ses_tenants:
             arns = [stack.format_arn(service="ses", resource="tenant", resource_name=f"{each}/*") for each in tenants]
             found.append(iam.PolicyStatement(actions=["ses:ListTenantResources"], resources=arns))
     if profile.sms:
