@@ -1,6 +1,6 @@
 """Reads the answers of recipients to SMS, which AWS End User Messaging publishes to an SNS topic.
 
-Only STOP and START are kept, without the text: people also answer what is nobody else's business.
+Only STOP and START are kept, without the text, because other answers may be private.
 
 Source: docs.aws.amazon.com/sms-voice/latest/userguide/two-way-sms-payload.html, opt-out-list-self-managed.html
 """
@@ -23,7 +23,7 @@ class MalformedAnswer(Exception):
 
 
 def body_of(message: str, published_at: Any) -> str | None:
-    """Return the body of the receipt for a message of SNS: the message, or what is kept of an answer to an SMS; None
+    """Return the body of the receipt for a message of SNS: the message, or the kept fields of an answer to an SMS; None
     for an answer that is neither STOP nor START.
 
     The body of a redelivered answer is the same.

@@ -28,7 +28,7 @@ class WrittenSms(NamedTuple):
     text: str
     segments: int
     is_transactional: bool
-    # What it costs, in micro-dollars.
+    # The cost in micro-dollars.
     micro_dollars: int
 
 

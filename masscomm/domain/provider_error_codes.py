@@ -123,7 +123,7 @@ def ses_refusal(code: str, text: str, *, sender: str) -> ProviderError:
     """
     # What an operator must correct for one sender: its identity, its configuration set, its tenant of SES or their
     # association. No recipient fails because of it, and other senders go on. Of an association that is missing, SES
-    # says AccessDenied: "Tenant not associated with resources […]". What is not found is the tenant or the
+    # says AccessDenied: "Tenant not associated with resources […]". NotFound names the tenant or the
     # configuration set.
     is_setting = code.removesuffix("Exception") == "NotFound" or any(each in text for each in _SETTINGS)
     if is_setting or (sender and sender in text):  # guard: provider_errors.association

@@ -255,7 +255,7 @@ LONGEST_PACE_S = 7 * _DAY_S
 PACE_BOOKS_LONGER_S = 7 * _DAY_S
 
 # --- fallbacks --------------------------------------------------------------------------------------------------------
-# How long a fallback may wait, and how long what is known about it is kept after the last change.
+# How long a fallback may wait, and how long its state is kept after the last change.
 LONGEST_FALLBACK_S = 7 * _DAY_S
 FALLBACKS_KEPT_S = 75 * _DAY_S
 # How long preference_checker waits in an invocation until receipts has consumed the outcomes, and how often it looks.

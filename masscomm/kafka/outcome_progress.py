@@ -1,6 +1,6 @@
 """Proves that the receipts function has consumed each outcome record that was produced before a time.
 
-What it has not stored by then is absent: a fallback is then decided about without it.
+An outcome that it has not stored by then is absent, and the fallback is decided without it.
 """
 
 import os
