@@ -43,6 +43,7 @@ from spark_metrics.common.waiting import DependencyWaiter, finish
 from spark_metrics.counting import webhook_results
 from spark_metrics.counting.batches import BatchCounter, NewPlan
 from spark_metrics.counting.facts import facts
+from spark_metrics.counting.folding import COUNTS, WEBHOOK_COUNTS
 from spark_metrics.counting.lanes import Lanes
 from spark_metrics.counting.late_schemas import LateSchemas
 from spark_metrics.counting.sink import PostgresSink
@@ -146,7 +147,13 @@ class Job:
         )
         counter = BatchCounter(self._sink, lanes, writers, self._wait, categories=categories, refresh=self._refresh)
         grace_ms = self._settings.grace_s * 1000
-        status = StatusWriter(self._status_sink, self._broker, epoch=self._sink.epoch, grace_ms=grace_ms)
+        status = StatusWriter(
+            self._status_sink,
+            self._broker,
+            epoch=self._sink.epoch,
+            grace_ms=grace_ms,
+            tables=[*COUNTS, *WEBHOOK_COUNTS, *(view.sums_of_lanes for view in self._sink.views)],
+        )
         if self._available_now:
             # The watermark advances to this time when the query has read the topics up to the present ends.
             self._wait.call("the servers", status.store)  # guard: metrics.available_now_watermark

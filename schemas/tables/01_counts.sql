@@ -3,6 +3,8 @@
 -- bucket       the beginning of the grain's bucket (UTC) that contains the record's own timestamp
 -- measure      requested, duplicate, queued, or a status of masscomm.domain.statuses; a funnel: how many notifications reached it
 -- count_total  notifications (recipients on a channel), never records
+-- lane         the lane that added them, so that no two lanes update one row; -1: all lanes, in buckets that are complete. A reader sums
+--              the rows of all lanes (spark_metrics.counting.folding).
 --
 -- Tables that grow with time are partitioned by it, so that spark_metrics.retention drops old rows as whole tables: T_20261201 is a
 -- month or a year that begins on this day, and the job makes it beforehand (spark_metrics.counting.partitions); T_other has the times without
@@ -17,7 +19,8 @@ create table if not exists counts_minute (
     channel     text        not null,
     measure     text        not null,
     count_total bigint      not null,
-    primary key (bucket, club_id, type, channel, measure)
+    lane        integer     not null default -1,
+    primary key (bucket, club_id, type, channel, measure, lane)
 ) partition by range (bucket);
 create table if not exists counts_minute_other partition of counts_minute default;
 

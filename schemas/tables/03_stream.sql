@@ -45,13 +45,15 @@ create table if not exists stream_watermark (
 -- Minutes of a club that changed after they were complete. An hour or a day was revised when the last of its minutes was revised.
 --
 -- late_records, late_total: late records, and the notifications that they counted (under every measure)
+-- lane: the lane that counted them; -1: a recompute
 create table if not exists revised_minutes (
     minute       timestamptz not null,
     club_id      bigint      not null,
     revised_at   timestamptz not null,
     late_records bigint      not null,
     late_total   bigint      not null,
-    primary key (minute, club_id)
+    lane         integer     not null default -1,
+    primary key (minute, club_id, lane)
 ) partition by range (minute);
 create table if not exists revised_minutes_other partition of revised_minutes default;
 

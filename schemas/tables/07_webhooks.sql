@@ -6,6 +6,7 @@
 -- status             of the attempt: delivered, retried (another follows) or given_up (masscomm.domain.webhooks.AttemptResult)
 -- count_total        number of attempts
 -- duration_ms_total  sum of their durations
+-- lane               as in 01_counts.sql
 create table if not exists webhook_counts_minute (
     bucket            timestamptz not null,
     club_id           bigint      not null,
@@ -14,8 +15,9 @@ create table if not exists webhook_counts_minute (
     status            text        not null,
     count_total       bigint      not null,
     duration_ms_total bigint      not null,
+    lane              integer     not null default -1,
     -- A query is for one endpoint and a range of buckets, which Postgres reads one after the other.
-    primary key (bucket, endpoint_id, club_id, type, status)
+    primary key (bucket, endpoint_id, club_id, type, status, lane)
 ) partition by range (bucket);
 create table if not exists webhook_counts_minute_other partition of webhook_counts_minute default;
 

@@ -2,7 +2,8 @@
 
 The lane's records arrive as an iterator and are read in slices, so that memory stays bounded: the ids of a slice are
 stored, redelivered records are skipped, and the sums of the others are copied to temporary tables when they become
-many. The served tables follow at the end, the ones that several lanes update last and in the order of their keys.
+many. The served tables follow at the end. The lane is part of their keys, so that lanes do not wait for each other;
+only late records of several lanes are added to one row.
 
 A record is merged once. In its transaction, after it has locked the lane, the task reads the offsets up to which this
 lane is merged, and stores the new ones. So a task that runs twice, or outlives its batch, adds nothing.
@@ -25,6 +26,7 @@ from spark_metrics.common.database import STREAM, connect, first_line, is_perman
 from spark_metrics.common.settings import WEBHOOK_SUCCESSES
 from spark_metrics.counting import send_states
 from spark_metrics.counting.counted_ids import IdTables, store_new
+from spark_metrics.counting.folding import lane_of_bucket
 from spark_metrics.counting.problems import Problem
 from spark_metrics.counting.recipient_log import decisions_of
 from spark_metrics.counting.webhook_results import KIND as WEBHOOKS
@@ -262,6 +264,7 @@ class _Lane:
         self._connection.execute("set local idle_in_transaction_session_timeout = '60s'")
         # Another run of this task ends first, so that this one reads its offsets.
         self._connection.execute(_LANE, [self._plan.lanes, self._lane])
+        self._connection.execute(read_sql("begin_lane"), {"lane": self._lane, "stream": STREAM})
         if self._plan.find_unstorable:
             # Each slice locks rows of counts: lanes that do so at the same time could wait for each other.
             self._connection.execute("select pg_advisory_xact_lock(hashtext(current_schema), -1)")
@@ -424,8 +427,8 @@ class _Lane:
             connection.execute(statement, _NAMES)
         if plan.recipients:
             connection.execute(read_sql("merge_recipient_log"), [plan.counted_at])
-        # From here on, tables that several lanes update: each in the order of its key, so that two lanes cannot wait
-        # for each other, and last, so that they wait briefly.
+        # From here on, tables with rows that several lanes may update: each in the order of its key, so that two lanes
+        # cannot wait for each other, and last, so that they wait briefly.
         if self._quarantined:
             connection.execute(
                 read_sql("merge_quarantine"), [list(column) for column in zip(*self._quarantined, strict=True)]
@@ -461,4 +464,7 @@ _LANE = b"select pg_advisory_xact_lock(hashtext(current_schema), %s * 100000 + %
 _NAMES = {"stream": STREAM, "requested": REQUESTED, "duplicate": DUPLICATE, "queued": QUEUED}
 _OF_SENDS = (read_sql("merge_sends"), read_sql("merge_send_channels"))
 _REVISED_MINUTES = read_sql("merge_revised_minutes")
-_COUNTS = tuple(read_sql("merge_counts", table=grain.table, seconds=grain.seconds) for grain in Grain)
+_COUNTS = tuple(
+    read_sql("merge_counts", table=grain.table, seconds=grain.seconds, lane=lane_of_bucket(grain.seconds))
+    for grain in Grain
+)

@@ -13,6 +13,7 @@ from masscomm.errors import Retry
 from spark_metrics.common.database import STREAM, lock
 from spark_metrics.common.span import AHEAD, Span
 from spark_metrics.counting import recipient_log, webhook_results
+from spark_metrics.counting.folding import COUNTS, WEBHOOK_COUNTS, LaneTable
 from spark_metrics.counting.views import View
 from spark_metrics.sql import read_sql
 
@@ -35,6 +36,7 @@ class Table:
         step_s: The length of the table's buckets, which are compared as a whole; 0: the table has no buckets.
         kept_since: Older rows are deleted, and not compared.
         query: The SQL of the compared rows if they are computed from a table; such rows are never swapped.
+        of_lanes: The table as one with a row for each lane, whose sums are compared; a swap makes one row of them.
     """
 
     key: tuple[str, ...]
@@ -44,6 +46,7 @@ class Table:
     step_s: int = 0
     kept_since: datetime | None = None
     query: str = ""
+    of_lanes: LaneTable | None = None
 
     def touched(self, span: Span) -> Span:
         """Return the span that is compared."""
@@ -53,9 +56,9 @@ class Table:
 _BUCKETS = "bucket >= {first} and bucket < {end}"
 
 
-def _buckets(step_s: int) -> Table:
-    key = ("bucket", "club_id", "type", "channel", "measure")
-    return Table(key, ("count_total",), _BUCKETS, step_s=step_s)
+def _buckets(table: LaneTable, kept_since: datetime | None = None) -> Table:
+    key, sums = tuple(table.key), tuple(table.sums)
+    return Table(key, sums, _BUCKETS, step_s=table.step_s, kept_since=kept_since, of_lanes=table)
 
 
 # If a send has no chunk, its rows are compared only when the span is open on both sides.
@@ -63,7 +66,7 @@ _OF_SENDS = (
     "{everything} or send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
 )
 TABLES = {
-    **{grain.table: _buckets(grain.seconds) for grain in Grain},
+    **{table.name: _buckets(table) for table in (*COUNTS, *WEBHOOK_COUNTS)},
     "sends": Table(
         ("send_id",),
         ("chunks",),
@@ -72,15 +75,6 @@ TABLES = {
     ),
     "send_channels": Table(("send_id", "channel"), ("requested", "duplicates", "queued"), _OF_SENDS),
     "send_totals": Table(("send_id", "channel", "status", "reason"), ("count_total",), _OF_SENDS),
-    **{
-        grain.webhook_table: Table(
-            ("bucket", "endpoint_id", "club_id", "type", "status"),
-            ("count_total", "duration_ms_total"),
-            _BUCKETS,
-            step_s=grain.seconds,
-        )
-        for grain in Grain
-    },
     webhook_results.LOG: Table(
         ("hour", "club_id", "endpoint_id", "type", "status"),
         ("rows", "checksum"),
@@ -111,10 +105,7 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime], archived: dat
 
     return {
         name: replace(table, kept_since=kept.get(name) if table.step_s else requested) for name, table in TABLES.items()
-    } | {
-        view.table: Table(view.keys, tuple(view.measures), _BUCKETS, step_s=view.step_s, kept_since=since(view))
-        for view in views
-    }
+    } | {view.table: _buckets(view.sums_of_lanes, since(view)) for view in views}
 
 
 def log_of(since: datetime | None) -> dict[str, Table]:
@@ -178,7 +169,9 @@ class Served:
                     raise Retry(f"the stream has changed a differing row of {name} meanwhile: run it again")
             if _MINUTES in swapped:
                 self._run("swap_revised_minutes", _MINUTES)
-            for name in swapped:
+            for name, table in swapped.items():
+                if table.of_lanes:
+                    table.of_lanes.fold_keys(connection, _quoted(f"diff_{name}"))  # guard: recompute.rows_of_lanes
                 self._run("swap_rows", name)
             for name in (name for name, table in swapped.items() if "send_id" in table.key):
                 self._run("mark_changed_sends", name)  # guard: recompute.announced_sends
@@ -198,14 +191,19 @@ class Served:
             "everything": str(touched == Span()),
         }
         served = _quoted(name)
+        rows = f"({table.query.format(**ends)}) as rows" if table.query else served
+        if table.of_lanes:
+            sums_of_lanes = ", ".join(f"sum({c}) as {c}" for c in sums)
+            rows = f"(select {', '.join(key)}, {sums_of_lanes} from {served} group by {', '.join(key)}) as rows"  # noqa: S608
         differences = [f"coalesce((now).{c}, 0) - coalesce((was).{c}, 0)" for c in sums]
         return {
             "served": served,
             **{each: _quoted(f"{each}_{name}") for each in ("was", "now", "diff")},
-            "rows": f"({table.query.format(**ends)}) as rows" if table.query else served,
+            "rows": rows,
             "scope": table.scope.format(**ends),
             "columns": ", ".join([*key, *sums, *other]),
             "key": ", ".join(key),
+            "unique": ", ".join([*key, *(["lane"] if table.of_lanes else [])]),
             "first_key": key[0],
             "same": " and ".join(f"{served}.{c} = d.{c}" for c in key),
             "zero": "".join(f" and {served}.{c} = 0" for c in sums),

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -15,6 +16,7 @@ from spark_metrics.common.broker import Broker, Ends, Offsets
 from spark_metrics.common.database import STREAM
 from spark_metrics.common.session import topic_names
 from spark_metrics.common.starting import check_topics
+from spark_metrics.counting.folding import COUNTS, WEBHOOK_COUNTS, Folder, LaneTable
 from spark_metrics.counting.sink import Fenced, PostgresSink
 from spark_metrics.sql import read_sql
 
@@ -61,10 +63,20 @@ class StatusWriter:
         epoch: The epoch of this driver, as take_over returned it. After another driver has taken over, nothing is
             written.
         grace_ms: The minimum time between the end of a bucket and its completeness.
+        tables: The tables whose complete buckets are folded.
     """
 
-    def __init__(self, sink: PostgresSink, broker: Broker, *, epoch: int, grace_ms: int) -> None:
+    def __init__(
+        self,
+        sink: PostgresSink,
+        broker: Broker,
+        *,
+        epoch: int,
+        grace_ms: int,
+        tables: Sequence[LaneTable] = (*COUNTS, *WEBHOOK_COUNTS),
+    ) -> None:
         self._sink, self._broker, self._epoch, self._grace_ms = sink, broker, epoch, grace_ms
+        self._folder = Folder(tables, grace=timedelta(milliseconds=grace_ms))
         self._watermark = Watermark()
         self._age_emitted = -_AGE_EVERY_S
         self._counted_before = 0
@@ -92,6 +104,9 @@ class StatusWriter:
         for place, offset in passed(json.loads(progress.json) if progress else None).items():
             consumed[place] = max(offset, consumed.get(place, 0))
         self._watermark.look(at_ms, ends, consumed)
+        if self._watermark.ms is not None:
+            # guard: metrics.folded_before_the_watermark
+            self._folder.fold(self._sink.connected(), datetime.fromtimestamp(self._watermark.ms / 1000, UTC))
         rate = progress.inputRowsPerSecond if progress else None
         self.write(self._watermark.ms, ends.lags(consumed), ends.end, input_rate=rate)
         self._emit_age(at_ms, sum(consumed.values()))

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from masscomm.errors import Stop
 from spark_metrics.common.settings import imported
+from spark_metrics.counting.folding import LaneTable, lane_of_bucket
 from spark_metrics.sql import read_sql
 
 
@@ -47,6 +48,11 @@ class View:
         """The columns of the primary key."""
         return ("bucket", *self.dimensions)
 
+    @property
+    def sums_of_lanes(self) -> LaneTable:
+        """The table, for folding."""
+        return LaneTable(self.table, self.keys, tuple(self.measures), self.step_s)
+
     def check_expressions(self) -> None:
         """Raise Stop if an expression uses the time, the user or random numbers."""
         texts = [*self.dimensions.values(), *self.measures.values(), self.where]
@@ -68,6 +74,10 @@ class View:
         try:
             if connection.execute("select to_regclass(%s) is null", [self._identifier]).fetchone() == (True,):
                 connection.execute(read_sql("create_view", **self._names()))
+            if connection.execute(_LACKS_LANE, [self._identifier]).fetchone() == (True,):
+                [(constraint,)] = connection.execute(_KEY, [self._identifier]).fetchall()
+                names = {**self._names(), "constraint": sql.Identifier(constraint).as_string()}
+                connection.execute(read_sql("key_with_lane", **names))
             connection.execute(b"explain " + self.merge_statement())
         except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
             raise Stop(f"the table {self.table} differs from its view: {error}") from error
@@ -91,6 +101,7 @@ class View:
         return {
             "table": self._identifier,
             "columns": listed("{}", tuple(values)),
+            "lane": lane_of_bucket(self.step_s),
             "values": ", ".join(f"{text} as {sql.Identifier(column).as_string()}" for column, text in values.items()),
             "labels": "".join(
                 f", labels ->> {sql.Literal(name).as_string()} as {sql.Identifier(name).as_string()}"
@@ -103,6 +114,8 @@ class View:
         }
 
 
+_LACKS_LANE = "select not exists (select from pg_attribute where attrelid = %s::regclass and attname = 'lane')"
+_KEY = "select conname from pg_constraint where conrelid = %s::regclass and contype = 'p'"
 # Functions whose results depend on the time, the user, the partition or chance.
 _NOT_REPEATABLE = re.compile(
     r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id|input_file_name"

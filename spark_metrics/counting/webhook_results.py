@@ -18,6 +18,7 @@ import psycopg
 from masscomm.domain.grains import Grain
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.webhooks import AttemptResult
+from spark_metrics.counting.folding import lane_of_bucket
 from spark_metrics.sql import read_sql
 
 KIND = "webhook_outcome"
@@ -103,5 +104,10 @@ class WebhookResults:
         connection.execute(read_sql("trim_webhook_log", successes=self._successes))
 
 
-_COUNTS = tuple(read_sql("merge_webhook_counts", table=grain.webhook_table, seconds=grain.seconds) for grain in Grain)
+_COUNTS = tuple(
+    read_sql(
+        "merge_webhook_counts", table=grain.webhook_table, seconds=grain.seconds, lane=lane_of_bucket(grain.seconds)
+    )
+    for grain in Grain
+)
 _ONE_LANE = b"select pg_advisory_xact_lock(hashtext(current_schema), -2)"

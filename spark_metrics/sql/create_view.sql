@@ -3,4 +3,4 @@ select {values}
 from (select *{labels} from batch_counts) as counts
 group by {keys}
 with no data;
-alter table {table} add primary key ({names})
+alter table {table} add lane integer not null default -1, add primary key ({names}, lane);

@@ -1,4 +1,10 @@
 -- The temporary tables of a lane (spark_metrics.counting.lane_merge); they are empty at the end of each transaction.
+--
+-- complete_before: the end of the buckets that were complete when the transaction began; null before the first watermark
+create temporary table if not exists batch_lane (
+    lane            integer     not null,
+    complete_before timestamptz
+) on commit delete rows;
 create temporary table if not exists batch_counts (
     source      text    not null,
     send_id     text    not null,

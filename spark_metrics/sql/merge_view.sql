@@ -1,7 +1,10 @@
-insert into {table} as t ({columns})
-select {values}
-from (select *{labels} from batch_counts) as counts
-where {where}
-group by {keys}
+insert into {table} as t ({columns}, lane)
+select {columns}, {lane}
+from (
+    select {values}
+    from (select *{labels} from batch_counts) as counts
+    where {where}
+    group by {keys}
+) as sums
 order by {keys}
-on conflict ({names}) do update set {added}
+on conflict ({names}, lane) do update set {added}

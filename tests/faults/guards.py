@@ -144,6 +144,21 @@ MUTANTS = (
         "metrics.one_task_a_lane", "A second run of a lane's task waits for the first.", Becomes('b"select %s + %s"')
     ),
     Mutant(
+        "metrics.row_of_a_lane",
+        "Lanes that count for one tenant at the same time do not wait for each other.",
+        Becomes("str(ALL_LANES)"),
+    ),
+    Mutant(
+        "metrics.folded_before_the_watermark",
+        "A complete bucket has one row for each key, however many lanes counted it.",
+        Removed(),
+    ),
+    Mutant(
+        "recompute.rows_of_lanes",
+        "A recompute replaces the counts of all lanes.",
+        Removed(),
+    ),
+    Mutant(
         "metrics.quarantined_by_a_lane",
         "A record that a lane has quarantined stays so if its schema is learned before the last lane is merged.",
         Becomes("merged"),

@@ -117,6 +117,26 @@ def test_swap_keeps_counts_made_by_the_stream_since(connection: Connection) -> N
     assert connection.execute("select codes from send_states").fetchall() == [(stored(block(Status.SENT)),)]
 
 
+@pytest.mark.kills(guard="recompute.rows_of_lanes")
+@pytest.mark.parametrize(("sent", "rows"), [(12, [(-1, 13)]), (3, [(-1, 4)]), (0, [(-1, 1)])])
+def test_swap_replaces_the_rows_of_all_lanes(connection: Connection, sent: int, rows: list[tuple[int, int]]) -> None:
+    """The rows have 5 and 4, and the stream adds 1 before the swap."""
+    connection.execute("insert into counts_minute values (%s, 7, 'news', 'push', 'sent', 4, 2)", [NOON])
+    served = compared(connection, sent=sent)
+    if not sent:
+        connection.execute("delete from recompute.counts_minute")
+    assert served.differing() == 3
+    connection.execute("update counts_minute set count_total = count_total + 1 where lane = 2")
+    served.swap()
+    assert connection.execute("select lane, count_total from counts_minute").fetchall() == rows
+
+
+def test_rows_of_lanes_are_compared_by_their_sum(connection: Connection) -> None:
+    connection.execute("update counts_minute set count_total = 2")
+    connection.execute("insert into counts_minute values (%s, 7, 'news', 'push', 'sent', 3, 2)", [NOON])
+    assert compared(connection).differing() == 0
+
+
 @pytest.mark.kills(guard="recompute.announced_sends")
 @pytest.mark.parametrize(("status", "changed"), [(Status.SENT, True), (Status.HELD, False)])
 def test_swap_announces_the_sends_that_it_changes(connection: Connection, status: Status, *, changed: bool) -> None:

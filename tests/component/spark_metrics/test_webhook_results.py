@@ -54,6 +54,7 @@ def merge(connection: Connection, *records: Iterable[Result], successes: int = 3
             for row in rows:
                 stdin.write_row(row)
 
+    connection.execute("delete from batch_lane; insert into batch_lane values (0)")
     results = WebhookResults(successes)
     for record in records:
         results.add(json.dumps(result_columns(*record)))
