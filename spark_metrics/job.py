@@ -55,7 +55,7 @@ _log = logging.getLogger("spark_metrics")
 
 _TABLES = (
     *(table for grain in Grain for table in (grain.table, grain.webhook_table)),
-    *("sends", "send_totals", "send_states", "stream_status"),
+    *("sends", "send_changes", "send_totals", "send_states", "stream_status"),
     *("stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics", webhook_results.LOG),
 )
 _PROGRESS_EVERY_S = 1.0

@@ -48,6 +48,7 @@ _PARTITIONED = {
     "days": (TABLES[Grain.DAY.table], TABLES[Grain.DAY.webhook_table]),
     "revised": (TABLES["revised_minutes"],),
     "redelivered": (TABLES["redelivered"],),
+    "send_changes": (TABLES["send_changes"],),
     "webhook_minutes": (TABLES[Grain.MINUTE.webhook_table],),
     "webhook_log": (TABLES[webhook_results.LOG],),
 }

@@ -1,6 +1,6 @@
 """The counts of sends for the events of webhooks: the interface, and an adapter of the metrics database.
 
-The merge of a batch stores its transaction in `changed_xid` of each send that it counts. A transaction that began
+The merge of a batch stores its transaction with each send that it counts in `send_changes`. A transaction that began
 earlier can commit later, so that only changes before the earliest running transaction are read: none is added there.
 """
 
@@ -22,7 +22,7 @@ class CountedSend:
     requested_at: datetime | None
     duplicates: int
     counts: SendCounts
-    # The transaction of the last change.
+    # The transaction of the change that was read; 0 if the send was found without one.
     changed: int
 
 
@@ -43,8 +43,8 @@ class ChangedCounts(Protocol):
         ...
 
     def since(self, position: Position | None, end: Position, clubs: Collection[int] | None, *, limit: int) -> Changes:
-        """Return the sends of clubs (None: of every club) that changed after a position and before an end, the earliest
-        first. Without a position, return none, and the end as the position.
+        """Return the sends of at most `limit` changes after a position and before an end, each once, of clubs (None: of
+        every club). Without a position, return none, and the end as the position.
         """
         ...
 
@@ -77,10 +77,11 @@ class PostgresChangedCounts:
         }
         with connected(self._pool) as connection:
             found = [_counted(each) for each in connection.execute(_CHANGED, values)]
+        changed = list({each.send: each for each in found[:limit]}.values())
         if len(found) <= limit:
-            return Changes(sends=found, position=end, more=False)
+            return Changes(sends=changed, position=end, more=False)
         last = found[limit - 1]
-        return Changes(sends=found[:limit], position=Position(last.changed, last.send.send_id), more=True)
+        return Changes(sends=changed, position=Position(last.changed, last.send.send_id), more=True)
 
     def find(self, send: SendKey) -> CountedSend | None:
         with connected(self._pool) as connection:
@@ -110,9 +111,8 @@ def _counted(row: Sequence[object]) -> CountedSend:
 _OLDEST = "select pg_snapshot_xmin(pg_current_snapshot())::text"
 _COLUMNS = """
 select s.send_id, s.club_id, s.type, s.requested_at, s.chunk_count, s.chunks,
-    coalesce(c.requested, 0), coalesce(c.duplicates, 0), coalesce(c.queued, 0), t.by_status,
-    coalesce(s.changed_xid::text, '0')
-from sends s
+    coalesce(c.requested, 0), coalesce(c.duplicates, 0), coalesce(c.queued, 0), t.by_status, {changed}
+from {sends}
 left join lateral (
     select sum(requested) as requested, sum(duplicates) as duplicates, sum(queued) as queued
     from send_channels where send_id = s.send_id
@@ -123,13 +123,13 @@ left join lateral (
 ) t on true
 """
 _CHANGED = (
-    _COLUMNS
+    _COLUMNS.format(changed="h.changed_xid::text", sends="send_changes h join sends s on s.send_id = h.send_id")
     + """
-where (s.changed_xid, s.send_id collate "C") > (%(transaction)s::text::xid8, %(send_id)s::text)
-    and s.changed_xid < %(oldest)s::text::xid8
+where (h.changed_xid, h.send_id collate "C") > (%(transaction)s::text::xid8, %(send_id)s::text)
+    and h.changed_xid < %(oldest)s::text::xid8
     and (%(clubs)s::bigint[] is null or s.club_id = any(%(clubs)s::bigint[]))
-order by s.changed_xid, s.send_id collate "C"
+order by h.changed_xid, h.send_id collate "C"
 limit %(limit)s
 """
 )
-_ONE = _COLUMNS + " where s.send_id = %(send_id)s and s.club_id = %(club_id)s"
+_ONE = _COLUMNS.format(changed="'0'", sends="sends s") + " where s.send_id = %(send_id)s and s.club_id = %(club_id)s"

@@ -80,7 +80,7 @@ _KEYS = ("club_id", "type", "channel", "measure")
 _UPSERT = """
 insert into counts_{grain} as t (bucket, club_id, type, channel, measure, count_total)
 values (to_timestamp(%s), %s, %s, %s, %s, %s)
-on conflict (bucket, club_id, type, channel, measure) do update set count_total = {added} excluded.count_total
+on conflict (bucket, club_id, type, channel, measure, lane) do update set count_total = {added} excluded.count_total
 """
 _STATES = """
 insert into send_states (send_id, chunk_index, channel, block, codes)

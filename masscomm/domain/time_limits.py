@@ -422,6 +422,8 @@ REDELIVERED_KEPT_DAYS = 440
 WEBHOOK_LOG_KEPT_DAYS = 30
 WEBHOOK_MINUTES_KEPT_DAYS = 7
 SENDS_KEPT_DAYS = 450
+# How long webhook_events may be down without missing the change of a send.
+SEND_CHANGES_KEPT_DAYS = 8
 
 # The rules between these durations, each with its reason. timeout_s and every_s are read from functions/functions.yaml,
 # kept_s, segment_s, due_s and tombstone_s from schemas/topics.yaml.
@@ -743,6 +745,9 @@ RULES: Mapping[str, str] = {
     ),
     "CONTROLLED_SENDS_KEPT_S <= SENDS_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
         "no record of a deleted send follows: not after send_at, quiet hours, retries and a replay"
+    ),
+    "kept_s('outcome') < SEND_CHANGES_KEPT_DAYS * 86_400 < WEBHOOK_EVENTS_FOUND_S": (
+        "an outage of webhook_events misses no change, as one of the functions misses no record"
     ),
     "RECIPIENT_LOG_KEPT_DAYS < ARCHIVE_KEPT_DAYS < 2 * 366": (
         "the log can be compared with the archive, which does not grow for ever"

@@ -5,7 +5,6 @@
 -- requested_at  the earliest timestamp of its chunks; null until a chunk is counted
 -- chunk_count   number of chunks by the send's own field; null until then
 -- chunks        number of distinct chunks that are counted
--- changed_xid   the transaction that last counted a record of the send, for the events of webhooks
 -- counted_at    when the first record of the send was counted
 create table if not exists sends (
     send_id      text        primary key,
@@ -14,9 +13,20 @@ create table if not exists sends (
     requested_at timestamptz,
     chunk_count  integer,
     chunks       integer     not null default 0,
-    changed_xid  xid8,
     counted_at   timestamptz not null default now()
 );
+
+-- The changes of sends, for the events of webhooks: a row for each transaction that counts records of the send. A day is dropped as a
+-- whole. As columns of `sends` they would need an index, and each update of a send would write all of its indexes.
+--
+-- changed_xid  the transaction
+create table if not exists send_changes (
+    changed_xid xid8        not null,
+    send_id     text        not null,
+    changed_at  timestamptz not null default now()
+) partition by range (changed_at);
+create table if not exists send_changes_other partition of send_changes default;
+create index if not exists send_changes_in_order on send_changes (changed_xid, send_id collate "C");
 
 -- The list of a club's sends, the latest first.
 create index if not exists sends_of_club on sends (club_id, requested_at, send_id collate "C");
@@ -24,7 +34,16 @@ create index if not exists sends_of_club on sends (club_id, requested_at, send_i
 -- The list of every club's sends, the latest first.
 create index if not exists sends_by_time on sends (requested_at, send_id collate "C");
 
-create index if not exists sends_changed on sends (changed_xid, send_id collate "C");
+-- Version 0.1.0 has the last change of each send in a column. webhook_events reads each minute, so the latest ones are enough.
+do $$
+begin
+    if to_regclass('sends_changed') is not null then
+        insert into send_changes (changed_xid, send_id)
+        select changed_xid, send_id from sends where changed_xid is not null order by changed_xid desc limit 1000000;
+        drop index sends_changed;
+    end if;
+end
+$$;
 
 -- The requested notifications on a channel, and the number of them that were written for delivery.
 --

@@ -424,7 +424,7 @@ class _Lane:
         self._send(0, 0, 0)
         connection, plan = self._connection, self._plan
         for statement in _OF_SENDS:
-            connection.execute(statement, _NAMES)
+            connection.execute(statement, {**_NAMES, "counted_at": plan.counted_at})
         if plan.recipients:
             connection.execute(read_sql("merge_recipient_log"), [plan.counted_at])
         # From here on, tables with rows that several lanes may update: each in the order of its key, so that two lanes

@@ -20,6 +20,7 @@ from masscomm.domain.time_limits import (
     MINUTES_KEPT_DAYS,
     RECIPIENT_LOG_KEPT_DAYS,
     REDELIVERED_KEPT_DAYS,
+    SEND_CHANGES_KEPT_DAYS,
     WEBHOOK_LOG_KEPT_DAYS,
     WEBHOOK_MINUTES_KEPT_DAYS,
 )
@@ -62,6 +63,7 @@ TABLES: Mapping[str, Partitioned] = {
         Partitioned(Grain.HOUR.table, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),
         Partitioned(Grain.DAY.table, "bucket", "year", DAYS_KEPT_DAYS, fillfactor=50),
         Partitioned("revised_minutes", "minute", "month", DAYS_KEPT_DAYS),
+        Partitioned("send_changes", "changed_at", "day", SEND_CHANGES_KEPT_DAYS),
         Partitioned("redelivered", "refused_at", "month", REDELIVERED_KEPT_DAYS),
         Partitioned(Grain.MINUTE.webhook_table, "bucket", "day", WEBHOOK_MINUTES_KEPT_DAYS),
         Partitioned(Grain.HOUR.webhook_table, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),

@@ -22,6 +22,8 @@ SCHEMA = "recompute"
 _LOCK = 4_602_678_821
 # The tables that guard a lane. No batch is merged in some lanes only, and no minute is complete: most stay empty.
 _GUARDS = ("stream_status", "stream_offsets", "stream_watermark", "lane_offsets", "quarantine", "revised_minutes")
+# The table into which lanes write the changes of sends; that of a recompute is not read.
+_CHANGES = "send_changes"
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class RecomputedTables:
         held = "another recompute runs on this database: wait for its end"
         lock(connection, _LOCK, wait_s=wait_s, held=held)  # guard: recompute.one_at_a_time
         self.close()
-        for name in (*_GUARDS, *names):
+        for name in (*_GUARDS, _CHANGES, *names):
             # No index of the log would be used.
             indexes = "" if name == recipient_log.NAME else " including all"
             table = sql.Identifier(name).as_string()

@@ -1,2 +1,3 @@
--- Readers look for changes of sends by this column.
-update sends set changed_xid = pg_current_xact_id() where send_id in (select send_id from {diff})
+-- Readers look for changes of sends in this table.
+insert into send_changes (changed_xid, send_id)
+select pg_current_xact_id(), send_id from sends where send_id in (select send_id from {diff})

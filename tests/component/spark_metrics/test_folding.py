@@ -63,7 +63,7 @@ def test_the_watermark_folds_complete_buckets(sink: PostgresSink) -> None:
         count(sink, record, Record(1, number=10 + partition, problem=Problem.UNDECODABLE, partition=partition))
     with OneTopic(sink).status() as status:
         status.store(QUERY)
-    assert [rows(sink, f"counts_{grain}") for grain in Grain] == [[(-1, 9)]] * 3
+    assert {grain: rows(sink, grain.table) for grain in Grain} == dict.fromkeys(Grain, [(-1, 9)])
 
 
 def test_complete_buckets_have_one_row(sink: PostgresSink) -> None:

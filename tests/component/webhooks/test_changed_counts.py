@@ -1,6 +1,7 @@
 """Changed counts of the metrics database are read once each, even while transactions overlap."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -11,14 +12,19 @@ from masscomm.domain.send_states import SendState, counted_state
 from masscomm.domain.sends import SendKey
 from masscomm.stores.metrics_database import connection_pool
 from masscomm.stores.sends.port import Position
-from spark_metrics.sql import read_sql
+from spark_metrics.counting.sink import PostgresSink
+from tests.component.spark_metrics.test_sink import Record, count
 from tests.support.servers.metrics_database import await_earlier_transactions, metrics_database
 
-INSERT = (
-    "insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)"
-    " values (%s, %s, 'news', now(), 1, 1, pg_current_xact_id())"
-    " on conflict (send_id) do update set changed_xid = excluded.changed_xid"
+INSERT = """
+with changed as (
+    insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks)
+    values (%s, %s, 'news', now(), 1, 1)
+    on conflict (send_id) do update set chunks = excluded.chunks
+    returning send_id
 )
+insert into send_changes (changed_xid, send_id) select pg_current_xact_id(), send_id from changed
+"""
 
 
 @pytest.fixture
@@ -80,9 +86,13 @@ def test_counts_are_those_of_the_send(url: str) -> None:
         assert counts.find(SendKey(1, "none")) is None
 
 
-def test_the_merge_of_a_batch_stores_its_transaction() -> None:
-    """spark_metrics writes the column that this reads."""
-    merge = read_sql("merge_sends")
-    text = merge.decode() if isinstance(merge, bytes) else str(merge)
-    assert "pg_current_xact_id()" in text
-    assert "changed_xid = excluded.changed_xid" in text
+def test_the_merge_of_a_batch_stores_its_transaction(url: str) -> None:
+    with connection_pool(url) as pool, closing(PostgresSink(url)) as sink:
+        sink.take_over()
+        counts = PostgresChangedCounts(pool)
+        position = counts.since(None, counts.end(), None, limit=9).position
+        for n in range(2):
+            count(sink, Record(2 * n, number=2 * n, send_id="a"), Record(2 * n + 1, number=2 * n + 1, send_id="b"))
+        await_earlier_transactions(url)
+        found = counts.since(position, counts.end(), None, limit=9)
+        assert sorted(each.send.send_id for each in found.sends) == ["a", "b"]

@@ -60,8 +60,12 @@ STEPS = (
 )
 _STATUS = re.compile(r"-?\d+")
 COUNTS = """
-insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)
-values (%(id)s, %(club)s, 'news', now(), 1, 1, pg_current_xact_id());
+with counted as (
+    insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks)
+    values (%(id)s, %(club)s, 'news', now(), 1, 1)
+    returning send_id
+)
+insert into send_changes (changed_xid, send_id) select pg_current_xact_id(), send_id from counted
 """
 CHANNELS = "insert into send_channels values (%(id)s, 'push', 4, 0, 4)"
 TOTALS = "insert into send_totals values (%(id)s, 'push', 'sent', '', 4)"
