@@ -28,6 +28,10 @@ create table if not exists send_changes (
 create table if not exists send_changes_other partition of send_changes default;
 create index if not exists send_changes_in_order on send_changes (changed_xid, send_id collate "C");
 
+-- The records of a send follow each other within seconds, in several batches. With room for them in its page, an update writes no index
+-- entry.
+alter table sends set (fillfactor = 50);
+
 -- The list of a club's sends, the latest first.
 create index if not exists sends_of_club on sends (club_id, requested_at, send_id collate "C");
 
@@ -58,6 +62,8 @@ create table if not exists send_channels (
     queued     bigint not null default 0,
     primary key (send_id, channel)
 );
+
+alter table send_channels set (fillfactor = 50);
 
 -- Notifications by status: each notification is counted in one row only, and moved when a later outcome record changes its
 -- status (masscomm.domain.statuses.merge: held then sent is sent, sent then delivered is delivered). reason: '' if the status needs

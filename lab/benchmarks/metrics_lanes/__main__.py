@@ -80,7 +80,8 @@ class Checkout:
     def run(self, load: dict[str, int]) -> dict[str, float]:
         """Count the batches of a round, and return its figures."""
         before, wal = _postgres_s(), self._wal()
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(load) + "\n")
         self._process.stdin.flush()
         found = json.loads(self._process.stdout.readline())

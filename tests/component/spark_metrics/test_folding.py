@@ -63,7 +63,7 @@ def test_the_watermark_folds_complete_buckets(sink: PostgresSink) -> None:
         count(sink, record, Record(1, number=10 + partition, problem=Problem.UNDECODABLE, partition=partition))
     with OneTopic(sink).status() as status:
         status.store(QUERY)
-    assert {grain: rows(sink, grain.table) for grain in Grain} == dict.fromkeys(Grain, [(-1, 9)])
+    assert [rows(sink, grain.table) for grain in Grain] == [[(-1, 9)]] * 3
 
 
 def test_complete_buckets_have_one_row(sink: PostgresSink) -> None:
@@ -106,7 +106,7 @@ def test_a_start_folds_the_buckets_of_a_killed_driver(sink: PostgresSink) -> Non
 
 
 def test_sums_beyond_bigint_are_not_folded(sink: PostgresSink) -> None:
-    huge = [("push", "sent", None, 2**62)]
+    huge: list[tuple[str, str, str | None, int]] = [("push", "sent", None, 2**62)]
     for n, name in sorted(SENDS.items()):
         count(sink, Record(n, number=n, send_id=name, source="delivery", topic="delivery", counts=huge))
     complete(sink, Folder(COUNTS, grace=GRACE), BUCKET + MINUTE + GRACE)
