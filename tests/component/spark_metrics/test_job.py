@@ -222,8 +222,8 @@ def assert_is_a_plain_count(database: str, counted: CountedTopics) -> None:
     with psycopg.connect(database) as connection:
         for table, step_ms in (("counts_minute", 60_000), ("counts_hour", 3_600_000), ("counts_day", 86_400_000)):
             rows = connection.execute(
-                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"  # noqa: S608
-                f" from {table}"
+                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, sum(count_total)"  # noqa: S608
+                f" from {table} group by bucket, club_id, type, channel, measure"
             )
             assert {row[:5]: row[5] for row in rows} == counted.expected(step_ms), table
         rows = connection.execute(

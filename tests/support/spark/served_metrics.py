@@ -17,13 +17,13 @@ def assert_is(expected: ExpectedMetrics, database: str) -> None:
 
         for grain, step_ms in (("minute", 60_000), ("hour", 3_600_000), ("day", 86_400_000)):
             served = rows(
-                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"  # noqa: S608
-                f" from counts_{grain}"
+                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, sum(count_total)"  # noqa: S608
+                f" from counts_{grain} group by bucket, club_id, type, channel, measure"
             )
             assert {row[:5]: row[5] for row in served} == expected.buckets(step_ms), grain
         templates = rows(
-            "select extract(epoch from bucket)::bigint * 1000, club_id, template, locale, measure, total"
-            " from template_days"
+            "select extract(epoch from bucket)::bigint * 1000, club_id, template, locale, measure, sum(total)"
+            " from template_days group by bucket, club_id, template, locale, measure"
         )
         assert {row[:5]: row[5] for row in templates} == +expected.by_template
         totals = rows("select send_id, channel, status, reason, count_total from send_totals")
