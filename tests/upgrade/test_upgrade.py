@@ -19,6 +19,7 @@ from local.devstack.erase import erase_person
 from local.devstack.recompute import run_recompute
 from local.devstack.upgrade import upgrade
 from local.emulators.sns_stand_in import Rule
+from masscomm.domain.grains import Grain
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm_client import Client
@@ -160,10 +161,15 @@ def _is_unknown(config: StackConfig, user_id: int) -> bool:
 
 
 def _counts(config: StackConfig) -> list[Any]:
+    # Rows of several lanes become one row meanwhile.
+    columns = "bucket, club_id, type, channel, measure"
+    counts = f"select {columns}, sum(count_total) from {{}} group by {columns} order by {columns}"
+    tables = {grain.table: counts for grain in Grain}
+    tables |= dict.fromkeys(("sends", "send_channels", "send_totals"), "select * from {} order by 1, 2, 3, 4")
     with psycopg.connect(config.database_url("metrics")) as connection:
         return [
-            connection.execute(sql.SQL("select * from {} order by 1, 2, 3, 4").format(sql.Identifier(table))).fetchall()
-            for table in ("counts_minute", "counts_hour", "counts_day", "sends", "send_channels", "send_totals")
+            connection.execute(sql.SQL(query).format(sql.Identifier(table))).fetchall()
+            for table, query in tables.items()
         ]
 
 
