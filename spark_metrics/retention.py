@@ -7,6 +7,9 @@ deleted rows for rows that were never counted. masscomm/domain/time_limits.py ha
 archive has its own retention (spark_metrics.maintenance). Run the command once a day. It may run concurrently with the
 stream and may be interrupted; the next run continues.
 
+A send to at most 100 users is deleted earlier than others: a month after its last change, once all of its notifications
+have ended. Its sums stay in the counts.
+
 METRICS_DATABASE_URL and SPARK_VIEWS are those of the job. The status is 0 after success, and 2 if the database is down
 or a lock timed out.
 """
@@ -23,7 +26,7 @@ import psycopg
 from psycopg import sql
 
 from masscomm.domain.grains import Grain
-from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS
+from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS, SMALL_SENDS_KEPT_DAYS
 from masscomm.errors import Stop
 from masscomm.integers import integer
 from spark_metrics.common.command import exit_status
@@ -32,7 +35,9 @@ from spark_metrics.common.settings import view_names
 from spark_metrics.counting import webhook_results
 from spark_metrics.counting.partitions import LOG, TABLES, drop_before, keep_since
 from spark_metrics.counting.problems import Problem
+from spark_metrics.counting.served import SMALL_SENDS, ended_small_sends
 from spark_metrics.counting.views import View, load_views
+from spark_metrics.sql import read_sql
 
 _log = logging.getLogger("spark_metrics.retention")
 
@@ -59,6 +64,7 @@ _OPTIONS = {
 } | {
     "quarantine": ("quarantined positions", QUARANTINE_KEPT_DAYS),
     "sends": ("sends", SENDS_KEPT_DAYS),
+    "small-sends": ("small sends that have ended", SMALL_SENDS_KEPT_DAYS),
 }
 
 
@@ -110,6 +116,24 @@ def delete_sends(connection: psycopg.Connection[Any], before: datetime) -> int:
     return deleted
 
 
+def delete_small_sends(connection: psycopg.Connection[Any], before: datetime) -> int:
+    """Delete the small sends that have ended and that no record has changed since a time, with their totals and states,
+    and return their number.
+
+    No lane waits but one that changes a send of the slice, and such a send stays: lanes lock the row of a send first.
+    """
+    deleted = 0
+    with connection.cursor("small_sends", withhold=True) as old:
+        old.execute(ended_small_sends(sql.Literal(before).as_string()))
+        while some := [send_id for (send_id,) in old.fetchmany(_SLICE)]:
+            with connection.transaction():
+                names = {"send_ids": some, "before": before}  # guard: retention.changed_small_sends
+                [(number,)] = connection.execute(read_sql("delete_small_sends"), names).fetchall()
+                keep_since(connection, SMALL_SENDS, before)
+            deleted += number
+    return deleted
+
+
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
@@ -132,7 +156,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                     names = ", ".join(dropped) or "none"
                     _log.info("dropped %d partitions of %s: %s", len(dropped), table.table, names)
             sends = delete_sends(connection, now - timedelta(days=chosen["sends"]))
-            _log.info("deleted %d sends", sends)
+            small = delete_small_sends(connection, now - timedelta(days=chosen["small_sends"]))
+            _log.info("deleted %d sends and %d small ones", sends, small)
             for view in views:
                 _log.info("deleted %d rows of %s", delete_buckets(connection, view, now), view.table)
             _log.info("deleted %d quarantined positions", delete_quarantined(connection, chosen["quarantine"]))

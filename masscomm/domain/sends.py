@@ -252,11 +252,18 @@ class Send:
 
     def kept_until(self, now_ms: int) -> int:
         """Return the time until which a send that is written now is kept, in seconds since the epoch."""
-        times = (now_ms, self.requested_at_ms, self.send_at_ms, self.control.send_at_ms, self.expires_at_ms)
-        latest_ms = max(each for each in times if each is not None)
         # Dead letters, pauses and delays come back later, and a control that is absent was never set.
         kept_s = CONTROLLED_SENDS_KEPT_S if self.control.revision else REGISTERED_SENDS_KEPT_S
-        return -(-latest_ms // 1000) + kept_s
+        return -(-max(now_ms, self._latest_ms) // 1000) + kept_s
+
+    def is_forgotten(self, now_ms: int) -> bool:
+        """Return whether the counts of the send, if it has none, were deleted: it would have been counted by now."""
+        return self._latest_ms + REGISTERED_SENDS_KEPT_S * 1000 < now_ms
+
+    @property
+    def _latest_ms(self) -> int:
+        times = (self.requested_at_ms, self.send_at_ms, self.control.send_at_ms, self.expires_at_ms)
+        return max(each for each in times if each is not None)
 
     def message_kept_until(self, written_ms: int) -> int:
         """Return the time until which a message that is written at a time is kept, in seconds since the epoch. A send

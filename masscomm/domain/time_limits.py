@@ -422,6 +422,8 @@ REDELIVERED_KEPT_DAYS = 440
 WEBHOOK_LOG_KEPT_DAYS = 30
 WEBHOOK_MINUTES_KEPT_DAYS = 7
 SENDS_KEPT_DAYS = 450
+# Small sends, after their last change; their counts stay.
+SMALL_SENDS_KEPT_DAYS = 30
 # How long webhook_events may be down without missing the change of a send.
 SEND_CHANGES_KEPT_DAYS = 8
 
@@ -746,6 +748,12 @@ RULES: Mapping[str, str] = {
     "CONTROLLED_SENDS_KEPT_S <= SENDS_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
         "no record of a deleted send follows: not after send_at, quiet hours, retries and a replay"
     ),
+    "RECIPIENT_LOG_KEPT_DAYS <= SMALL_SENDS_KEPT_DAYS < SENDS_KEPT_DAYS": (
+        "a send is known for as long as its recipients are listed"
+    ),
+    "SENT_MESSAGES_KEPT_S + RETRY_LIFETIME_S + REPLAYED_WITHIN_S + kept_s('outcome') "
+    "< SMALL_SENDS_KEPT_DAYS * 86_400": "no receipt and no replay of a deleted send follows",
+    "REGISTERED_SENDS_KEPT_S < SMALL_SENDS_KEPT_DAYS * 86_400": "a send whose item has expired is known by its counts",
     "kept_s('outcome') < SEND_CHANGES_KEPT_DAYS * 86_400 < WEBHOOK_EVENTS_FOUND_S": (
         "an outage of webhook_events misses no change, as one of the functions misses no record"
     ),

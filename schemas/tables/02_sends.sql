@@ -6,6 +6,7 @@
 -- chunk_count   number of chunks by the send's own field; null until then
 -- chunks        number of distinct chunks that are counted
 -- counted_at    when the first record of the send was counted
+-- changed_at    when the latest record of the send was counted
 create table if not exists sends (
     send_id      text        primary key,
     club_id      bigint      not null,
@@ -13,8 +14,11 @@ create table if not exists sends (
     requested_at timestamptz,
     chunk_count  integer,
     chunks       integer     not null default 0,
-    counted_at   timestamptz not null default now()
+    counted_at   timestamptz not null default now(),
+    changed_at   timestamptz not null default now()
 );
+-- Version 0.1.0 does not have it. Its sends changed at the upgrade at the latest.
+alter table sends add column if not exists changed_at timestamptz not null default now();
 
 -- The changes of sends, for the events of webhooks: a row for each transaction that counts records of the send. A day is dropped as a
 -- whole. As columns of `sends` they would need an index, and each update of a send would write all of its indexes.

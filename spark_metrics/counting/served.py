@@ -9,6 +9,8 @@ import psycopg
 from psycopg import sql
 
 from masscomm.domain.grains import Grain
+from masscomm.domain.sends import SMALL_SEND
+from masscomm.domain.statuses import TERMINAL
 from masscomm.errors import Retry
 from spark_metrics.common.database import STREAM, lock
 from spark_metrics.common.span import AHEAD, Span
@@ -39,6 +41,7 @@ class Table:
         kept_since: Older rows are deleted, and not compared.
         query: The SQL of the compared rows if they are computed from a table; such rows are never swapped.
         of_lanes: The table as one with a row for each lane, whose sums are compared; a swap makes one row of them.
+        small_kept_since: Ended small sends that were requested earlier are compared only if they are not deleted.
     """
 
     key: tuple[str, ...]
@@ -49,6 +52,7 @@ class Table:
     kept_since: datetime | None = None
     query: str = ""
     of_lanes: LaneTable | None = None
+    small_kept_since: datetime | None = None
 
     def touched(self, span: Span) -> Span:
         """Return the span that is compared."""
@@ -63,6 +67,22 @@ def _buckets(table: LaneTable, kept_since: datetime | None = None) -> Table:
     return Table(key, sums, _BUCKETS, step_s=table.step_s, kept_since=kept_since, of_lanes=table)
 
 
+# The name of the ended small sends among the deleted rows (stream_retention).
+SMALL_SENDS = "small_sends"
+
+
+def ended_small_sends(before: str) -> bytes:
+    """Return the SQL query for the ids of the small sends that were requested before a time and have ended.
+
+    Args:
+        before: The SQL literal of the time.
+    """
+    terminal = ", ".join(f"'{status}'" for status in sorted(TERMINAL))  # guard: retention.waiting_small_sends
+    return read_sql("ended_small_sends", before=before, small=SMALL_SEND, terminal=terminal)
+
+
+# The recomputed rows of sends that are deleted: those that have ended, were small, and are not served any more.
+_NOT_DELETED = "({scope}) and (send_id in (select send_id from was_sends) or send_id not in ({ended}))"
 # If a send has no chunk, its rows are compared only when the span is open on both sides.
 _OF_SENDS = (
     "{everything} or send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
@@ -101,12 +121,16 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime], archived: dat
     sends = kept.get("sends")
     # A send is deleted by the time of its first record, and compared by that of its request, which may be later.
     requested = sends and sends + AHEAD
+    small = kept.get(SMALL_SENDS)
 
     def since(view: View) -> datetime | None:
         return max(filter(None, (kept.get(view.table), archived)), default=None)
 
     return {
-        name: replace(table, kept_since=kept.get(name) if table.step_s else requested) for name, table in TABLES.items()
+        name: replace(table, kept_since=kept.get(name))
+        if table.step_s
+        else replace(table, kept_since=requested, small_kept_since=small and small + AHEAD)
+        for name, table in TABLES.items()
     } | {view.table: _buckets(view.sums_of_lanes, since(view)) for view in views}
 
 
@@ -143,8 +167,10 @@ class Served:
         """Compare all tables with the recomputed ones, and return the number of rows that differ."""
         with self._connection.transaction():
             self._connection.execute(f"set local search_path to {SCHEMA}".encode())
-            for name in self.tables:
-                self._run("compared_rows", name, copy=_quoted(f"now_{name}"))
+            for name, table in self.tables.items():
+                self._run(
+                    "compared_rows", name, copy=_quoted(f"now_{name}"), scope=self._scope_of_recomputed(name, table)
+                )
         return sum(self._run("differing_rows", name).rowcount for name in self.tables)
 
     def report(self) -> Iterator[str]:
@@ -178,8 +204,15 @@ class Served:
             for name in (name for name, table in swapped.items() if "send_id" in table.key):
                 self._run("mark_changed_sends", name)  # guard: recompute.announced_sends
 
+    def _scope_of_recomputed(self, name: str, table: Table) -> str:
+        scope = self._names(name)["scope"]
+        if table.small_kept_since is None:
+            return scope
+        # guard: recompute.deleted_small_sends
+        return _NOT_DELETED.format(scope=scope, ended=ended_small_sends(_literal(table.small_kept_since)).decode())
+
     def _run(self, statement: str, name: str, **names: str) -> psycopg.Cursor[Any]:
-        return self._connection.execute(read_sql(statement, **self._names(name), **names))
+        return self._connection.execute(read_sql(statement, **{**self._names(name), **names}))
 
     def _names(self, name: str) -> dict[str, str]:
         """Return the placeholders of the statements."""

@@ -1,11 +1,12 @@
 with changed as (
-    insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks)
+    insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks, changed_at)
     select send_id,
         (array_agg(club_id order by case when source = 'send' then first_ms end, club_id, type collate "C"))[1],
         (array_agg(type order by case when source = 'send' then first_ms end, club_id, type collate "C"))[1],
         to_timestamp(min(first_ms) filter (where source = 'send') / 1000.0),
         max(chunk_count),
-        coalesce(sum(records) filter (where source = 'send'), 0)
+        coalesce(sum(records) filter (where source = 'send'), 0),
+        %(counted_at)s
     from batch_counts
     group by send_id
     on conflict (send_id) do update
@@ -21,7 +22,8 @@ with changed as (
             ),
             requested_at = least(s.requested_at, excluded.requested_at),
             chunk_count = greatest(s.chunk_count, excluded.chunk_count),
-            chunks = s.chunks + excluded.chunks
+            chunks = s.chunks + excluded.chunks,
+            changed_at = excluded.changed_at
     returning send_id
 )
 -- The partition is that of the batch's time.

@@ -154,6 +154,25 @@ MUTANTS = (
         Removed(),
     ),
     Mutant(
+        "retention.waiting_small_sends",
+        "A small send is not deleted while one of its notifications waits.",
+        Replaced("""terminal = "'sent', 'suppressed', 'scheduled'\""""),
+    ),
+    Mutant(
+        "retention.changed_small_sends",
+        "A small send is not deleted if a lane has changed it meanwhile.",
+        Replaced('names = {"send_ids": some, "before": "infinity"}'),
+    ),
+    Mutant(
+        "recompute.deleted_small_sends",
+        "A recompute does not serve deleted small sends again.",
+        Replaced("return scope"),
+    ),
+    Mutant(
+        "sends.deleted_counts",
+        "A send whose counts are deleted is unknown, even if it was controlled.",
+    ),
+    Mutant(
         "recompute.rows_of_lanes",
         "A recompute replaces the counts of all lanes.",
         Removed(),

@@ -163,7 +163,7 @@ def _is_unknown(config: StackConfig, user_id: int) -> bool:
 def _counts(config: StackConfig) -> list[Any]:
     # Rows of several lanes become one row meanwhile.
     columns = "bucket, club_id, type, channel, measure"
-    counts = f"select {columns}, sum(count_total) from {{}} group by {columns} order by {columns}"
+    counts = f"select {columns}, sum(count_total) from {{}} group by {columns} order by {columns}"  # noqa: S608
     tables = {grain.table: counts for grain in Grain}
     tables |= dict.fromkeys(("sends", "send_channels", "send_totals"), "select * from {} order by 1, 2, 3, 4")
     with psycopg.connect(config.database_url("metrics")) as connection:

@@ -4,9 +4,10 @@ The register says what the send is, and whether it may go on; it needs no counts
 known by its counts.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from masscomm.clock import Clock, SystemClock
 from masscomm.domain.email_pauses import is_pause
 from masscomm.domain.send_states import SendState, send_state
 from masscomm.domain.sends import Send, SendKey
@@ -56,6 +57,7 @@ class KnownSend:
 class KnownSends:
     store: MetricsStore
     sends: Sends
+    clock: Clock = field(default_factory=SystemClock)
 
     def find(self, send_id: str, clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem with status 404, or Retry."""
@@ -74,9 +76,13 @@ class KnownSends:
         # A send of another club and an unknown send have the same response, so that guessed ids reveal nothing.
         if stored is None or stored.key.club_id not in clubs:  # guard: tenancy.other_tenants_send
             raise _not_found()
-        # Only its control is left; that of the e-mails of a club has nothing else.
-        if counted is None and not stored.is_known and not is_pause(stored.key):
-            raise _not_found()
+        if counted is None and not is_pause(stored.key):
+            # Only its control is left; that of the e-mails of a club has nothing else.
+            if not stored.is_known:
+                raise _not_found()
+            # The counts of a small send are deleted before the item of one that was controlled.
+            if counts_known and stored.is_forgotten(self.clock.now_ms()):  # guard: sends.deleted_counts
+                raise _not_found()
         return KnownSend(send=stored, counted=counted, counts_known=counts_known)
 
 

@@ -10,8 +10,9 @@ import pytest
 from masscomm.domain.grains import Grain
 from spark_metrics.common.database import connect
 from spark_metrics.counting.partitions import LOG, TABLES, Partitioned, drop_before, make_partitions, partitions_of
+from spark_metrics.counting.served import SMALL_SENDS
 from spark_metrics.counting.views import kept_since
-from spark_metrics.retention import delete_sends
+from spark_metrics.retention import delete_sends, delete_small_sends
 
 MINUTES, DAYS = TABLES[Grain.MINUTE.table], TABLES[Grain.DAY.table]
 NOW = datetime.now(UTC)
@@ -142,3 +143,63 @@ def test_sends_are_not_deleted_while_a_lane_merges(connection: Connection, datab
         with pytest.raises(psycopg.OperationalError):
             delete_sends(connection, NOW)
     assert connection.execute("select count(*) from sends").fetchone() == (1,)
+
+
+def insert_send(connection: Connection, send_id: str, *, requested: int = 1, chunks: int = 1, **totals: int) -> None:
+    """Insert a send that was requested and changed 100 days ago."""
+    at = NOW - 100 * DAY
+    connection.execute(
+        "insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks, counted_at, changed_at)"
+        " values (%s, 1, 'news', %s, %s, %s, %s, %s)",
+        [send_id, at, chunks, chunks, at, at],
+    )
+    connection.execute("insert into send_channels values (%s, 'push', %s, 0, 0)", [send_id, requested])
+    for status, number in totals.items():
+        connection.execute("insert into send_totals values (%s, 'push', %s, '', %s)", [send_id, status, number])
+    connection.execute("insert into send_states values (%s, 0, 'push', 0, '')", [send_id])
+
+
+def of_sends(connection: Connection) -> list[list[str]]:
+    """Return the ids in each table of sends."""
+    return [
+        [send_id for (send_id,) in connection.execute(f"select distinct send_id from {name} order by 1".encode())]  # noqa: S608
+        for name in ("sends", "send_channels", "send_totals", "send_states")
+    ]
+
+
+@pytest.mark.kills(guard="retention.waiting_small_sends")
+def test_small_sends_are_deleted_after_their_end(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_metrics.retention._SLICE", 2)
+    for number in range(3):
+        insert_send(connection, f"ended {number}", requested=3, sent=1, suppressed=2)
+    insert_send(connection, "broadcast", requested=101, sent=101)
+    insert_send(connection, "chunks", chunks=2, sent=1)
+    insert_send(connection, "waiting", requested=2, sent=1, scheduled=1)
+    insert_send(connection, "recent", sent=1)
+    connection.execute("update sends set changed_at = %s where send_id = 'recent'", [NOW - 49 * DAY])
+    assert delete_small_sends(connection, NOW - 50 * DAY) == 3
+    assert of_sends(connection) == [["broadcast", "chunks", "recent", "waiting"]] * 4
+    assert kept_since(connection) == {SMALL_SENDS: NOW - 50 * DAY}
+    assert delete_small_sends(connection, NOW - 50 * DAY) == 0
+
+
+@pytest.mark.kills(guard="retention.changed_small_sends")
+def test_a_small_send_that_a_lane_changes_is_kept(connection: Connection, database: str) -> None:
+    for name in ("changing", "changed", "unchanged"):
+        insert_send(connection, name, sent=1)
+    changed = "update sends set changed_at = now() where send_id = %s"
+
+    class Cursor(psycopg.ServerCursor[tuple[object, ...]]):
+        """Another lane changes a send after it is found."""
+
+        def fetchmany(self, size: int = 0) -> list[tuple[object, ...]]:
+            found = super().fetchmany(size)
+            if found:
+                lane.execute(changed, ["changed"])
+            return found
+
+    connection.server_cursor_factory = Cursor
+    with psycopg.connect(database, autocommit=True) as lane, psycopg.connect(database) as slow:
+        slow.execute(changed, ["changing"])
+        assert delete_small_sends(connection, NOW - 50 * DAY) == 1
+    assert of_sends(connection) == [["changed", "changing"]] * 4

@@ -17,8 +17,10 @@ from masscomm.domain.statuses import RANK, Status
 from masscomm.errors import Retry
 from spark_metrics.common.database import STREAM
 from spark_metrics.common.span import Span
-from spark_metrics.counting.served import TABLES, RecomputedTables, Served, Table, log_of
+from spark_metrics.counting.partitions import keep_since
+from spark_metrics.counting.served import SMALL_SENDS, TABLES, RecomputedTables, Served, Table, log_of, tables_of
 from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.views import kept_since
 from tests.support.spark.session import PY4J_SOCKETS
 
 # A session of an earlier test of this process may leave sockets.
@@ -280,3 +282,40 @@ def _await(look: Callable[[], bool]) -> None:
     while not look():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.kills(guard="recompute.deleted_small_sends")
+@pytest.mark.parametrize(
+    ("status", "requested", "differing"),
+    [("sent", 1, 0), ("scheduled", 1, 3), ("sent", 101, 3)],
+    ids=["deleted", "waiting", "broadcast"],
+)
+def test_deleted_small_sends_are_not_served_again(
+    connection: Connection, status: str, requested: int, differing: int
+) -> None:
+    """The served tables lack the recomputed send."""
+    sends = ("sends", "send_channels", "send_totals")
+    keep_since(connection, SMALL_SENDS, NOON + timedelta(days=1))
+    tables = {name: table for name, table in tables_of([], kept_since(connection), None).items() if name in sends}
+    RecomputedTables(connection, tables)
+    served = Served(connection, Span(), tables)
+    served.remember()
+    for name in sends:
+        connection.execute(f"insert into recompute.{name} select * from {name}".encode())  # noqa: S608 - our own names
+    insert(connection, "sends", "small", 7, "news", NOON, 1, 1)
+    insert(connection, "send_channels", "small", "push", requested, 0, requested)
+    insert(connection, "send_totals", "small", "push", status, "", requested)
+    assert served.differing() == differing
+    served.swap()
+    found = connection.execute("select send_id from sends order by 1").fetchall()
+    assert found == [("s",), ("small",)][: 2 if differing else 1]
+
+
+def test_small_sends_that_are_served_are_compared(connection: Connection) -> None:
+    keep_since(connection, SMALL_SENDS, NOON + timedelta(days=1))
+    connection.execute("insert into send_channels values ('s', 'push', 1, 0, 0)")
+    connection.execute("update send_totals set status = 'sent'")
+    served = compared(connection, status=Status.SENT, tables=tables_of([], kept_since(connection), None))
+    insert(connection, "send_channels", "s", "push", 1, 0, 1)
+    assert served.differing() == 2
+    assert [line.split(":")[0] for line in served.report()] == ["send_channels", "send_states"]
