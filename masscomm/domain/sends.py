@@ -257,8 +257,11 @@ class Send:
         return -(-max(now_ms, self._latest_ms) // 1000) + kept_s
 
     def is_forgotten(self, now_ms: int) -> bool:
-        """Return whether the counts of the send, if it has none, were deleted: it would have been counted by now."""
-        return self._latest_ms + REGISTERED_SENDS_KEPT_S * 1000 < now_ms
+        """Return whether the counts of the send, if it has none, were deleted: it would have been counted by now. An
+        audience without users has no counts.
+        """
+        has_users = not self.is_to_audience or (self.expansion is not None and self.expansion.requested > 0)
+        return has_users and self._latest_ms + REGISTERED_SENDS_KEPT_S * 1000 < now_ms
 
     @property
     def _latest_ms(self) -> int:

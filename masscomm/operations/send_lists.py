@@ -60,6 +60,7 @@ class SendPage:
     counts_known: bool
     watermark: datetime | None
     kept_since: datetime | None
+    small_kept_since: datetime | None
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class SendLists:
             counts_known=counts_known,
             watermark=found.watermark,
             kept_since=found.kept_since,
+            small_kept_since=found.small_kept_since,
         )
 
     def _counted(self, query: SendListQuery) -> SendList:

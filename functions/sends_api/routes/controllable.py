@@ -38,7 +38,7 @@ class Control:
     def send(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
-        return KnownSends(self.store, self.sends).find(send_id, clubs)
+        return KnownSends(self.store, self.sends, self.clock).find(send_id, clubs)
 
     def has_ended(self, known: KnownSend) -> bool:
         """Return whether no notification of a send can be published any more, as far as it is known."""

@@ -4,10 +4,10 @@ The register says what the send is, and whether it may go on; it needs no counts
 known by its counts.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from masscomm.clock import Clock, SystemClock
+from masscomm.clock import Clock
 from masscomm.domain.email_pauses import is_pause
 from masscomm.domain.send_states import SendState, send_state
 from masscomm.domain.sends import Send, SendKey
@@ -57,7 +57,7 @@ class KnownSend:
 class KnownSends:
     store: MetricsStore
     sends: Sends
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock
 
     def find(self, send_id: str, clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem with status 404, or Retry."""

@@ -63,7 +63,7 @@ class MessageRoute:
     ) -> MessageBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
-        known = KnownSends(self.store, self.sends).find(send_id, clubs)
+        known = KnownSends(self.store, self.sends, self.clock).find(send_id, clubs)
         message = self.sends.message(known.key)
         # A category may have become mandatory since.
         # guard: kept_messages.shown_category

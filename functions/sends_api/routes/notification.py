@@ -79,7 +79,7 @@ class NotificationRoute:
         if named is None or user_id is None:
             raise _not_found()
         send_id, key = named[1], RecipientKey(user_id, named[3])
-        send = KnownSends(self.store, self.sends).find(send_id, clubs).totals
+        send = KnownSends(self.store, self.sends, self.clock).find(send_id, clubs).totals
         found = self.store.timeline(send_id, send.club_id, key)
         if found is None:
             raise log_is_off()

@@ -75,7 +75,7 @@ class RecipientsRoute:
         limit = read.single("limit", _limit)
         cursor = read.single("cursor", parse.cursor)
         read.check()
-        send = KnownSends(self.store, self.sends).find(send_id, clubs).totals
+        send = KnownSends(self.store, self.sends, self.clock).find(send_id, clubs).totals
         query = RecipientQuery(
             send_id=send_id,
             club_id=send.club_id,

@@ -194,7 +194,7 @@ class SendRoute:
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
-        counted = KnownSends(self.store, self.sends).find(send_id, clubs)
+        counted = KnownSends(self.store, self.sends, self.clock).find(send_id, clubs)
         known = counted if self.results is None else self.results.added_to(counted)
         send, totals, now_ms = known.send, with_requested(known), self.clock.now_ms()
         # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end of a

@@ -55,6 +55,8 @@ class SendListBody(TypedDict):
     """The counts include all records that were in the topics at this time."""
     kept_since: str | None
     """Sends whose first record was counted earlier are deleted; null: none is."""
+    small_kept_since: str | None
+    """Sends to at most 100 users that had ended, and did not change since, are deleted; null: none is."""
     generated_at: str
 
 
@@ -77,6 +79,7 @@ class SendsRoute:
             "registered_listed": query.club_id is not None,
             "watermark": rfc3339(page.watermark),
             "kept_since": rfc3339(page.kept_since),
+            "small_kept_since": rfc3339(page.small_kept_since),
             "generated_at": time_of_ms(now_ms),
         }
 

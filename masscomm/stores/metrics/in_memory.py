@@ -200,7 +200,8 @@ class InMemoryMetricsStore:
     def list_sends(self, query: SendListQuery) -> SendList:
         rows = [_send_row(send, send.requested_at) for send in self.sends.values() if send.requested_at is not None]
         rows = sorted((row for row in rows if _in_list(row, query)), key=lambda row: row.key, reverse=True)
-        return SendList(rows[: query.limit], len(rows) > query.limit, self.watermark, self.kept_since.get("sends"))
+        kept, small = self.kept_since.get("sends"), self.kept_since.get("small_sends")
+        return SendList(rows[: query.limit], len(rows) > query.limit, self.watermark, kept, small)
 
     def webhook_log(self, query: WebhookLogQuery) -> WebhookLog:
         rows = [

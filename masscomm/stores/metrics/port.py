@@ -271,6 +271,8 @@ class SendList:
     watermark: datetime | None
     # Sends that were counted first before this time are deleted; None: none is.
     kept_since: datetime | None = None
+    # Small sends that have ended and did not change since this time are deleted; None: none is.
+    small_kept_since: datetime | None = None
 
 
 @dataclass(frozen=True, order=True)

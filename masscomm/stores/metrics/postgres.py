@@ -233,9 +233,9 @@ class PostgresMetricsStore:
         with self._connection() as connection:
             found = connection.execute(_ALL_SENDS if query.club_id is None else _SENDS, values).fetchall()
             watermark, _ = _watermark(connection)
-            kept = _kept_since(connection, "sends")
+            kept, small = _kept_since(connection, "sends"), _kept_since(connection, "small_sends")
         rows = [_send_row(row) for row in found]
-        return SendList(rows[: query.limit], len(rows) > query.limit, watermark, kept)
+        return SendList(rows[: query.limit], len(rows) > query.limit, watermark, kept, small)
 
     def webhook_log(self, query: WebhookLogQuery) -> WebhookLog:
         key = query.after

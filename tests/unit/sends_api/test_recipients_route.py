@@ -165,7 +165,9 @@ def test_a_notification_has_its_statuses_in_order() -> None:
 
 def test_an_accepted_send_has_no_recipients_yet() -> None:
     register = InMemorySends(FixedClock())
-    register.put(Send(key=SendKey(7, "new"), source=Source.REST, requested_at_ms=1, users=1, channels=("push",)))
+    register.put(
+        Send(key=SendKey(7, "new"), source=Source.REST, requested_at_ms=1_699_999_999_000, users=1, channels=("push",))
+    )
     route = RecipientsRoute(store([]), register, FixedClock())
     assert route.answer("new", {}, OWN)["rows"] == []
     assert status_of(route.answer, "new", {}, Clubs(frozenset({8}))) == 404

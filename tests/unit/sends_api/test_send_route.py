@@ -16,7 +16,8 @@ from masscomm.stores.sends.in_memory import InMemorySends
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 
 
-REQUESTED = Send(key=SendKey(7, "s"), source=Source.REST, requested_at_ms=1_000, type="news")
+# The FixedClock's time is 1.7e12 ms.
+REQUESTED = Send(key=SendKey(7, "s"), source=Source.REST, requested_at_ms=1_699_999_999_000, type="news")
 
 
 def route_of(store: InMemoryMetricsStore) -> SendRoute:
@@ -111,7 +112,9 @@ def test_requested_does_not_fall_while_chunks_are_counted() -> None:
 @pytest.mark.kills(guard="tenancy.counted_send")
 def test_another_tenants_counts_with_the_same_id_add_nothing() -> None:
     send = Followed(20)
-    send.register.put(Send(key=SendKey(8, "s"), source=Source.REST, requested_at_ms=1_000, users=3, channels=("push",)))
+    send.register.put(
+        Send(key=SendKey(8, "s"), source=Source.REST, requested_at_ms=1_699_999_999_000, users=3, channels=("push",))
+    )
     assert send.answer(1, 5, sent=5)["requested"] == 3
 
 
@@ -169,7 +172,7 @@ def expanding(clubs: Clubs = ALL_CLUBS, **values: Any) -> Any:
 def test_send_to_an_expanding_audience_is_known() -> None:
     body = expanding()
     assert body["expansion"] == {"status": "expanding", "users": None, "requested": None, "error": None}
-    assert (body["club_id"], body["type"], body["requested_at"]) == (7, "news", "1970-01-01T00:00:01Z")
+    assert (body["club_id"], body["type"], body["requested_at"]) == (7, "news", "2023-11-14T22:13:19Z")
     assert (body["requested"], body["complete"], body["conservation"]["ok"]) == (None, False, True)
 
 
@@ -191,6 +194,29 @@ def test_accepted_send_is_known_before_it_is_counted() -> None:
     assert (body["status"], body["complete"], body["expansion"]) == ("accepted", False, None)
     assert (body["requested"], body["conservation"]["in_flight"], list(body["channels"])) == (6, 6, ["push", "email"])
     assert body["chunks"] == {"expected": None, "counted": 0}
+
+
+@pytest.mark.kills(guard="sends.deleted_counts")
+@pytest.mark.parametrize(
+    ("days", "values", "known"),
+    [
+        (7, {"is_to_audience": False}, True),
+        (9, {"is_to_audience": False}, False),
+        (9, {"is_to_audience": False, "send_at_ms": 1_699_999_999_000}, True),
+        (9, {"expansion": Expansion(chunks=1, users=1, requested=1, ended_at_ms=1_000)}, False),
+        (9, {"expansion": Expansion(chunks=0, users=0, requested=0, ended_at_ms=1_000)}, True),
+    ],
+    ids=["accepted", "deleted", "scheduled", "deleted audience", "audience without users"],
+)
+def test_send_whose_counts_are_deleted_is_unknown(days: int, values: Any, *, known: bool) -> None:
+    """Its item is kept, because it was controlled."""
+    values = {"requested_at_ms": 1_699_999_999_000 - days * 86_400_000, "users": 1} | values
+    if known:
+        assert expanding(**values)["send_id"] == "s"
+        return
+    with pytest.raises(Problem) as raised:
+        expanding(**values)
+    assert raised.value.status == 404
 
 
 def test_expanding_send_of_another_club_is_unknown() -> None:
