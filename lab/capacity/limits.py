@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from lab.capacity import metrics_database
 from lab.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes
@@ -14,9 +15,8 @@ HEADROOM = 0.8
 # The vCPUs of instance types. Source: the tables of the instance families; OpenSearch and RDS use EC2's sizes.
 NODE_VCPUS = {"t3.small.search": 2, "t3.medium.search": 2, "r7g.large.search": 2, "r7g.xlarge.search": 4}
 PARTITIONS_A_BROKER = {"kafka.t3.small": 300}
-# The number of records that the transaction of the metrics job merges per second. Source:
-# docs/internals/metrics-job.md (0.8 to 1.1 s for 200,000).
-MERGED_S = 200_000 / 1.1
+# https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/Concepts.DBInstanceClass.Summary.html
+DATABASE_VCPUS = {"t4g.micro": 2, "t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4, "r7g.2xlarge": 8}
 BASE64 = 4 / 3
 MB = 1e6
 
@@ -260,11 +260,18 @@ def _stores(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: flo
         grows=False,
     )
     yield Limit(
-        name="RDS: records merged into the metrics",
-        used=records_s(workload),
-        most=MERGED_S,
-        unit="records/s",
+        name="RDS: processors of the metrics database",
+        used=metrics_database.vcpus(single_s=workload.critical_s, recipients_s=workload.notifications_s),
+        most=DATABASE_VCPUS[plan.database],
+        unit="vCPUs",
+        raised=_larger_database,
     )
+
+
+def _larger_database(plan: Plan, needed: float) -> tuple[Plan, str]:
+    fit = [kind for kind, vcpus in DATABASE_VCPUS.items() if kind.startswith("r7g") and vcpus >= needed]
+    kind = fit[0] if fit else max(DATABASE_VCPUS, key=DATABASE_VCPUS.__getitem__)
+    return replace(plan, database=kind), f"an instance of class {kind} for the metrics"
 
 
 def _more_writes(plan: Plan, needed: float) -> tuple[Plan, str]:

@@ -46,6 +46,7 @@ class Plan:
     # The number of copies (primary shards and replicas) of the largest index, each on one data node.
     copies: int
     executors: int
+    database: str  # The class of the metrics database's instance.
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
@@ -67,6 +68,7 @@ class Plan:
             data_nodes=environment.opensearch.data_nodes,
             copies=_copies(environment.opensearch.data_nodes),
             executors=environment.spark.executors,
+            database=environment.database.instance_type,
         )
 
     def with_partitions(self, step: str, partitions: int) -> Self:

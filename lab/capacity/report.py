@@ -15,6 +15,7 @@ from infra.cdk.config import DirectoryStateConfig, Environment
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
 from infra.cdk.quotas import QUOTAS as ACCOUNT_QUOTAS
 from lab.capacity import directories as directories_model
+from lab.capacity import metrics_database as metrics_database_model
 from lab.capacity.comparison import (
     Compared,
     critical_steps,
@@ -28,7 +29,7 @@ from lab.capacity.comparison import (
 from lab.capacity.costs import GB, LOG_LINES_AN_EVENT, OTHER_ZONE, Cost, a_month, by_the_hour, for_a_million, total
 from lab.capacity.event_report import EVENT_MODEL, EVENT_SIMULATION
 from lab.capacity.figures import Figure, Trust
-from lab.capacity.limits import Change, Limit, environments_used, limits, look_ups_s, raised_for
+from lab.capacity.limits import DATABASE_VCPUS, Change, Limit, environments_used, limits, look_ups_s, raised_for
 from lab.capacity.plan import Plan
 from lab.capacity.prices import PRICES, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
@@ -57,6 +58,8 @@ from ops.marked_part import with_part
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "capacity.md"
 SIZES = {"small": SMALL, "standard": STAGING, "large": PROD}
 RATES = (1_000, 10_000, 50_000)
+# Single sends and recipients of broadcasts a second, as means of a month.
+METRICS_RATES = ((5.0, 10.0), (50.0, 100.0), (50.0, 1_000.0))
 # Maps a rate in notifications per second to the simulated seconds, which suffice for some hundred thousand
 # notifications.
 SIMULATED_S = {1_000: 300.0, 10_000: 90.0, 50_000: 30.0}
@@ -400,6 +403,43 @@ def register() -> str:
     return table(("single sends by", "items", "writes", "a million", "kept for eight days, messages for 30"), rows)
 
 
+def metrics_database() -> str:
+    """Return the table of the metrics database's disk, log and processor."""
+    rows = []
+    for size, environment in SIZES.items():
+        for single_s, recipients_s in METRICS_RATES:
+            rates = {"single_s": single_s, "recipients_s": recipients_s}
+            kept_gb = metrics_database_model.kept_bytes(environment, **rates) / 1e9
+            volume_gb = environment.database.max_volume_gb
+            vcpus, most = metrics_database_model.vcpus(**rates), DATABASE_VCPUS[environment.database.instance_type]
+            rows.append(
+                [
+                    f"{size}: {single_s:,.0f} single sends and {recipients_s:,.0f} recipients a second",
+                    f"{figures(kept_gb)} of {volume_gb:,} GB ({kept_gb / volume_gb:.0%})",
+                    f"{figures(metrics_database_model.wal_bytes_s(**rates) / 1e6)} MB/s",
+                    f"{vcpus / most:.0%} of {most} vCPUs",
+                ]
+            )
+    return table(("load", "disk, once rows are deleted as they are added", "log", "processor"), rows)
+
+
+def metrics_rows() -> str:
+    """Return the table of what a single send and a recipient take in the metrics database."""
+    single, recipient = (metrics_database_model.measured(name) for name in ("single_send", "recipient"))
+    kept = [metrics_database_model.days_kept(PROD, small=small) for small in (True, False)]
+    rows = [
+        [
+            f"`{name}`",
+            f"{figures(single.bytes[name])} bytes, {kept[0][name]:.0f} days",
+            f"{figures(recipient.bytes[name])} bytes, {kept[1][name]:.0f} days",
+        ]
+        for name in single.bytes
+    ]
+    rows.append(["log (WAL)", f"{figures(single.wal_bytes)} bytes", f"{figures(recipient.wal_bytes)} bytes"])
+    rows.append(["processor", f"{figures(single.processor_us)} µs", f"{figures(recipient.processor_us)} µs"])
+    return table(("table with its indexes", "a single send", "a recipient of a broadcast"), rows)
+
+
 def frequency_caps() -> str:
     """Return the table of the costs of recipients in a category with a frequency cap."""
     rows = []
@@ -524,6 +564,8 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "delivery": delivery,
     "slices": slices,
     "register": register,
+    "metrics rows": metrics_rows,
+    "metrics database": metrics_database,
     "frequency caps": frequency_caps,
     "digests": digests,
     "schedules": schedules,
