@@ -1855,6 +1855,8 @@ sends to audiences are then missing, and without the metrics database all sends.
     """The counts include all records that were in the topics at this time."""
     kept_since: str | None
     """Sends whose first record was counted earlier are deleted; null: none is."""
+    small_kept_since: str | None
+    """Sends to at most 100 users that had ended, and did not change since, are deleted; null: none is."""
     generated_at: str
 
 

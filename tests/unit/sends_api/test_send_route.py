@@ -208,7 +208,7 @@ def test_accepted_send_is_known_before_it_is_counted() -> None:
     ],
     ids=["accepted", "deleted", "scheduled", "deleted audience", "audience without users"],
 )
-def test_send_whose_counts_are_deleted_is_unknown(days: int, values: Any, *, known: bool) -> None:
+def test_send_with_deleted_counts_is_unknown(days: int, values: Any, *, known: bool) -> None:
     """Its item is kept, because it was controlled."""
     values = {"requested_at_ms": 1_699_999_999_000 - days * 86_400_000, "users": 1} | values
     if known:

@@ -3038,6 +3038,9 @@ public final class Types {
         /** Sends whose first record was counted earlier are deleted; null: none is. */
         public String keptSince() { return optional("kept_since", TEXT); }
 
+        /** Sends to at most 100 users that had ended, and did not change since, are deleted; null: none is. */
+        public String smallKeptSince() { return optional("small_kept_since", TEXT); }
+
         public String generatedAt() { return required("generated_at", TEXT); }
     }
 
