@@ -29,8 +29,10 @@ from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS, SMALL_SENDS_KEPT_DAYS
 from masscomm.errors import Stop
 from masscomm.integers import integer
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import METRICS_DISK_DAYS
 from spark_metrics.common.command import exit_status
-from spark_metrics.common.database import connect
+from spark_metrics.common.database import STREAM, connect
 from spark_metrics.common.settings import view_names
 from spark_metrics.counting import webhook_results
 from spark_metrics.counting.partitions import LOG, TABLES, drop_before, keep_since
@@ -43,6 +45,7 @@ _log = logging.getLogger("spark_metrics.retention")
 
 # Dropping a day's table waits for its readers, and new readers wait until the table is dropped or this time is over.
 _LOCK_TIMEOUT = b"set lock_timeout = '10s'"
+_MOST_DAYS = 3_650.0
 # The number of sends that one transaction deletes.
 _SLICE = 1_000
 # Option without -days → the tables that have this retention.
@@ -134,12 +137,29 @@ def delete_small_sends(connection: psycopg.Connection[Any], before: datetime) ->
     return deleted
 
 
+def disk_days(connection: psycopg.Connection[Any], volume_bytes: float) -> float | None:
+    """Return the days until the database fills a volume, if it grows as since the last call; at most _MOST_DAYS. None
+    if no size is known that is at least an hour old.
+    """
+    row = connection.execute(read_sql("database_size"), {"stream": STREAM}).fetchone()
+    if row is None:
+        return None
+    before, size, elapsed_days = row[0], int(row[1]), float(row[2] or 0)
+    if before is None or elapsed_days < 1 / 24:
+        return None
+    if size <= before:
+        return _MOST_DAYS
+    return min(_MOST_DAYS, max(0.0, volume_bytes - size) / (size - int(before)) * elapsed_days)
+
+
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
     for name, (what, days) in _OPTIONS.items():
         text = f"whole days to keep {what}, in addition to today; %(default)s"
         parser.add_argument(f"--{name}-days", type=_days, default=days, help=text)
+    text = "the largest volume of the database in GiB; without it, no days until it is full are emitted"
+    parser.add_argument("--volume-gib", type=_days, help=text)
     chosen = {name.removesuffix("_days"): days for name, days in vars(parser.parse_args(arguments)).items()}
 
     def work() -> int:
@@ -161,6 +181,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             for view in views:
                 _log.info("deleted %d rows of %s", delete_buckets(connection, view, now), view.table)
             _log.info("deleted %d quarantined positions", delete_quarantined(connection, chosen["quarantine"]))
+            volume = chosen["volume_gib"]
+            if volume is not None and (left := disk_days(connection, volume * 2**30)) is not None:
+                metrics.add(METRICS_DISK_DAYS, round(left, 1))
         return 0
 
     return exit_status(work, daily_run="retention")

@@ -20,7 +20,15 @@ from local.emulators.cloudwatch import AlarmStates
 from local.emulators.event_source import EventSourceMapping
 from local.emulators.lambda_host.pool import EnvironmentPool
 from masscomm.kafka.admin import KafkaAdmin
-from masscomm.observability.metric_names import ALL, DAILY_RUNS, JOB_RUNNING, JOB_STARTS, METRICS_DIFFERENCES, NAMESPACE
+from masscomm.observability.metric_names import (
+    ALL,
+    DAILY_RUNS,
+    JOB_RUNNING,
+    JOB_STARTS,
+    METRICS_DIFFERENCES,
+    METRICS_DISK_DAYS,
+    NAMESPACE,
+)
 from ops.alarms.installation import DIRECTORY
 from ops.alarms.installation import installation as described
 from ops.alarms.rules import Rule, Series, ours
@@ -72,6 +80,7 @@ NOT_EVALUATED: Mapping[tuple[str, str], str] = {
     (NAMESPACE, JOB_RUNNING.name): _JOB,
     (NAMESPACE, JOB_STARTS.name): _JOB,
     (NAMESPACE, METRICS_DIFFERENCES.name): _DAILY,
+    (NAMESPACE, METRICS_DISK_DAYS.name): _DAILY,
     **{(NAMESPACE, metric.name): _DAILY for metric in DAILY_RUNS.values()},
 }
 _HELPER = "only a deployment has this function"

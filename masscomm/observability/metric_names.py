@@ -359,6 +359,12 @@ METRICS_DIFFERENCES = _gauge(
     "served rows of the day before that differ from the archive",
     "spark_metrics",
 )
+METRICS_DISK_DAYS = _gauge(
+    "MetricsDiskDays",
+    Unit.COUNT,
+    "days until the metrics database fills its largest volume, if it grows as since the last daily run; at most 3,650",
+    "spark_metrics",
+)
 RECORDS_QUARANTINED = _counter(
     "RecordsQuarantined",
     "records that the metrics job cannot count; a batch that is merged again counts its records again",
@@ -441,6 +447,7 @@ ALL: Mapping[str, Metric] = {
         METRICS_AGE,
         METRICS_ARCHIVE_AGE,
         METRICS_DIFFERENCES,
+        METRICS_DISK_DAYS,
         RECORDS_QUARANTINED,
         *DAILY_RUNS.values(),
         JOB_STARTS,

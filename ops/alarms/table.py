@@ -20,6 +20,7 @@ from masscomm.observability.metric_names import (
     METRICS_AGE,
     METRICS_ARCHIVE_AGE,
     METRICS_DIFFERENCES,
+    METRICS_DISK_DAYS,
     NAMESPACE,
     OLDEST_DUE,
     POLLS_UNCOUNTED,
@@ -78,6 +79,8 @@ _RUN_MISSED_H = 26
 # An alarm triggers when the streaming job is started this many times in an hour.
 _STARTS_AN_HOUR = 3
 # The alarm threshold for the age of the archive in seconds. Kafka keeps its records for three days.
+# Time to choose shorter retentions, or to raise the volume.
+_DISK_DAYS = 21
 _ARCHIVE_STALE_S = 3600
 
 
@@ -310,6 +313,9 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
         differing = ours(environment, METRICS_DIFFERENCES, "spark_metrics", "Maximum")
         description = "Served metrics of the day before differ from the archive."
         yield Rule("metrics-differ", "archive", description, differing, 1, periods=1)
+        left = ours(environment, METRICS_DISK_DAYS, "spark_metrics", "Minimum")
+        description = f"The metrics database fills its largest volume within {_DISK_DAYS} days."
+        yield Rule("metrics-disk", "database", description, left, _DISK_DAYS, periods=1, below=True)
         quarantined = ours(environment, RECORDS_QUARANTINED, "spark_metrics")
         description = "The metrics job cannot count some records, and has quarantined them."
         yield Rule("metrics-quarantined", "quarantine", description, quarantined, 1, periods=1)

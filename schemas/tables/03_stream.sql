@@ -10,6 +10,7 @@
 -- lag          records in the topics that were not merged at the last look; end_offsets: {topic: {partition: offset}}
 -- lags         {topic: {partition: records not merged}}; input_rate: records a second that the last batch has read
 -- archive_id   the mark of the archive of this database's records (spark_metrics.archive.mark); null: no archive
+-- database_bytes: the size of the database at the last daily run, sized_at
 -- forgotten_before: ids that were counted before this time are forgotten, for any present redelivery window
 create table if not exists stream_status (
     stream      text        primary key,
@@ -30,8 +31,11 @@ create table if not exists stream_status (
     lags        jsonb,
     input_rate  double precision,
     archive_id  uuid,
-    forgotten_before timestamptz
+    forgotten_before timestamptz,
+    database_bytes bigint,
+    sized_at timestamptz
 );
+alter table stream_status add column if not exists database_bytes bigint, add column if not exists sized_at timestamptz;
 
 -- watermark: every record that was in the topics at this time of the driver's clock is counted (or quarantined). A bucket is complete
 -- when the watermark has passed its end and the grace after it: an idle partition delays nothing.

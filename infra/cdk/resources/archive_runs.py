@@ -72,7 +72,12 @@ class ArchiveRuns(Construct):
         self.starter = starter.function
         spark = environment.spark
         arguments = {
-            "retention": ["--recipient-log-days", str(spark.recipient_log_days), *spark.retention],
+            "retention": [
+                "--recipient-log-days",
+                str(spark.recipient_log_days),
+                *_volume(environment),
+                *spark.retention,
+            ],
             "maintenance": ["--keep-days", str(spark.archive_days)],
             "recompute": ["--day-before"],
         }
@@ -90,3 +95,10 @@ class ArchiveRuns(Construct):
                     )
                 ],
             )
+
+
+def _volume(environment: Environment) -> list[str]:
+    """Return the argument with the largest volume of the metrics database; that of an existing one is unknown."""
+    if environment.existing.postgres is not None:
+        return []
+    return ["--volume-gib", str(environment.database.max_volume_gb)]

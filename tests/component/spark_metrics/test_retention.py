@@ -12,7 +12,7 @@ from spark_metrics.counting.partitions import LOG, drop_before, make_partitions,
 from spark_metrics.counting.problems import Problem
 from spark_metrics.counting.sink import PostgresSink
 from spark_metrics.counting.views import kept_since
-from spark_metrics.retention import delete_buckets, delete_quarantined, main
+from spark_metrics.retention import delete_buckets, delete_quarantined, disk_days, main
 from tests.support.spark.club_days import CLUB_DAYS, TABLE
 
 TODAY = datetime.now(UTC).date()
@@ -132,3 +132,22 @@ def test_retention_command_deletes_old_rows(connection: Connection, database: st
     assert main([], {}) == 2
     with pytest.raises(SystemExit):
         main(["--recipient-log-days", "0"], {"METRICS_DATABASE_URL": database})
+
+
+@pytest.mark.parametrize(
+    ("grown", "days", "left"),
+    [(None, 1, None), (100, 2, 20.0), (-100, 1, 3_650.0), (100, 0.01, None), (2_000, 1, 0.5)],
+    ids=["first run", "grows", "shrinks", "repeated run", "full"],
+)
+def test_days_until_the_disk_is_full(
+    connection: Connection, grown: int | None, days: float, left: float | None
+) -> None:
+    """The volume has 1,000 bytes more than the database."""
+    [(size,)] = connection.execute("select pg_database_size(current_database())").fetchall()
+    assert isinstance(size, int)
+    if grown is not None:
+        names = [size - grown, NOW - days * DAY]
+        connection.execute("update stream_status set database_bytes = %s, sized_at = %s", names)
+    assert disk_days(connection, size + 1_000) == (left if left is None else pytest.approx(left, rel=0.01))
+    [(at,)] = connection.execute("select sized_at > now() - interval '1 minute' from stream_status").fetchall()
+    assert at is not (days == 0.01)
