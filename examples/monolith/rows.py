@@ -41,12 +41,12 @@ def compared_rows(connection: Connection, table: str) -> dict[int, tuple[Any, ..
 
 
 def people(connection: Connection) -> list[tuple[Any, ...]]:
-    """Return id, club, whether there is an e-mail address, active devices, channels, categories, quiet hours and time
-    zone of each user. Users without settings have None for them.
+    """Return id, club, whether there are an e-mail address and a phone number, active devices, channels, categories,
+    quiet hours and time zone of each user. Users without settings have None for them.
     """
     return connection.execute(
-        "SELECT u.id, u.club_id, u.email IS NOT NULL, coalesce(d.active, 0), s.channels, s.categories,"
-        " s.quiet_hours, u.time_zone FROM users u"
+        "SELECT u.id, u.club_id, u.email IS NOT NULL, u.phone IS NOT NULL, coalesce(d.active, 0), s.channels,"
+        " s.categories, s.quiet_hours, u.time_zone FROM users u"
         " LEFT JOIN user_settings s ON s.user_id = u.id"
         " LEFT JOIN (SELECT user_id, count(*) FILTER (WHERE active) AS active FROM devices GROUP BY user_id) d"
         " ON d.user_id = u.id"
@@ -111,3 +111,11 @@ def create_user(connection: Connection, user_id: int, club_id: int) -> None:
             "INSERT INTO devices (id, user_id, platform, token) VALUES (%s, %s, 'gcm', %s)",
             (user_id, user_id, f"token-of-{user_id}"),
         )
+
+
+def create_phone_user(connection: Connection, user_id: int, club_id: int, phone: str) -> None:
+    """Create a user with a phone number and without a device."""
+    connection.execute(
+        "INSERT INTO users (id, club_id, first_name, last_name, phone) VALUES (%s, %s, 'Nora', 'Newcomer', %s)",
+        (user_id, club_id, phone),
+    )

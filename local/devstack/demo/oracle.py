@@ -38,6 +38,7 @@ class Person:
     club_id: int
     has_email: bool
     active_devices: int
+    has_phone: bool = False
     channels: Mapping[str, Any] = field(default_factory=dict)
     categories: Mapping[str, Any] = field(default_factory=dict)
     quiet_hours: Mapping[str, str] | None = None
@@ -60,9 +61,11 @@ class World:
         """Return the users in the monolith's tables at this moment. Raises psycopg.Error."""
         return cls(
             {
-                user_id: Person(club_id, has_email, devices, channels or {}, categories or {}, quiet_hours, time_zone)
-                for user_id, club_id, has_email, devices, channels, categories, quiet_hours, time_zone in people(
-                    connection
+                user_id: Person(
+                    club_id, has_email, devices, has_phone, channels or {}, categories or {}, quiet_hours, time_zone
+                )
+                for user_id, club_id, has_email, has_phone, devices, channels, categories, quiet_hours, time_zone in (
+                    people(connection)
                 )
             }
         )
@@ -75,7 +78,9 @@ class World:
 def _person(user: User) -> Person:
     active = sum(device.active for device in user.devices)
     chosen = {} if user.settings is None else vars(user.settings)
-    return Person(user.club_id, user.email is not None, active, time_zone=user.time_zone, **chosen)
+    return Person(
+        user.club_id, user.email is not None, active, user.phone is not None, time_zone=user.time_zone, **chosen
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,7 @@ class Ask:
     is_capped: bool = False  # Whether each user has had as many sends of the category as its frequency cap permits.
     is_collected: bool = False  # Whether its notifications are collected in digests.
     falls_back: bool = False  # Whether its second channel is a fallback for the first one.
+    is_stopped: bool = False  # Whether each user has answered STOP to an SMS of the club.
     # The number of recipients that its pace releases before it is cancelled; None: it is not cancelled.
     released: int | None = None
 
@@ -99,7 +105,7 @@ class Expected:
 
     # Maps a notification to "sent", "digested", "cancelled" or to the reason of its suppression.
     fates: Mapping[tuple[int, str], str]
-    # The number of provider calls: one for each device, and one for each e-mail.
+    # The number of provider calls: one for each device, each e-mail and each SMS.
     provider_calls: int
     held: frozenset[tuple[int, str]] = frozenset()  # The notifications that are held until quiet hours end.
     waiting: frozenset[tuple[int, str]] = frozenset()  # The notifications that wait for that of another channel.
@@ -129,7 +135,7 @@ class Expected:
         suppressed, digested, cancelled, sent), by channel.
 
         The builder counts "queued". Recipients without an address are suppressed before the builder, and recipients
-        without a device after it.
+        without a device, or with a suppressed number, after it.
         """
         counts: dict[str, Counter[str]] = {}
         for notification, fate in self.fates.items():
@@ -142,7 +148,7 @@ class Expected:
                 count["scheduled"] += 1
             if fate in _WAITED:
                 count[_WAITED[fate]] += 1
-            count["queued"] += fate in ("sent", "no_device")
+            count["queued"] += fate in ("sent", "no_device", "address_suppressed")
         return counts
 
 
@@ -188,10 +194,14 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
 def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> str:
     if person is None or person.club_id != ask.club_id:
         return "unknown_user"
-    if not mandatory and not wants(person, ask.type, channel):
+    stopped = ask.is_stopped and channel == "sms"
+    if not mandatory and (stopped or not wants(person, ask.type, channel)):
         return "opted_out"
     if channel == "push":
         return "sent" if person.active_devices else "no_device"
+    if channel == "sms":
+        # STOP applies to a mandatory category, too: the number itself is suppressed.
+        return ("address_suppressed" if stopped else "sent") if person.has_phone else "no_address"
     return "sent" if person.has_email else "no_address"
 
 

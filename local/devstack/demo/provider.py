@@ -42,10 +42,10 @@ class Foreign:
 
 
 def calls(aws_url: str, mail_url: str) -> list[Call]:
-    """Return all pushes and e-mails that the provider has accepted since its start. Raises httpx.HTTPError or
+    """Return all pushes, e-mails and SMS that the providers have accepted since their start. Raises httpx.HTTPError or
     ProviderError.
     """
-    return [*pushes(aws_url), *_own(emails(mail_url))]
+    return [*pushes(aws_url), *_own(emails(mail_url)), *texts(mail_url)]
 
 
 def pushes(aws_url: str) -> list[Call]:
@@ -70,6 +70,13 @@ def texts(sms_url: str) -> list[Call]:
         Call("sms", each["Context"]["notification_id"], each["DestinationPhoneNumber"], "", each["MessageBody"])
         for each in _page(sms_url, "/_control/texts", timeout_s=60)
     ]
+
+
+def stop(sms_url: str, number: str, to: str) -> None:
+    """Let the owner of a number answer STOP to the sender of an SMS. Raises httpx.HTTPError."""
+    document = {"number": number, "to": to, "text": "STOP", "message_id": None}
+    with httpx.Client(base_url=sms_url, timeout=10, trust_env=False) as client:
+        client.post("/_control/answers", json=document).raise_for_status()
 
 
 def _own(messages: Iterable[Call | Foreign]) -> list[Call]:

@@ -19,7 +19,7 @@ from cli.terminal import Terminal
 from examples.monolith import rows
 from examples.monolith.emit import Emitter, NotDelivered, Written
 from examples.monolith.seed import BIG_CLUB, create_tables, generate, seed, user_ids
-from local.devstack.config import GENERATION, ROOT
+from local.devstack.config import GENERATION, ROOT, SMS_FILE
 from local.devstack.demo import provider
 from local.devstack.demo.api import Api, SendStatus
 from local.devstack.demo.directory import Directory, next_minute
@@ -42,7 +42,9 @@ from local.devstack.stack import Stack
 from masscomm.domain.categories import CategoryVersion, use_versions
 from masscomm.domain.category_versions import version_of
 from masscomm.domain.ids import event_send_id, notification_id, send_id_of_record
+from masscomm.domain.sms_settings import read_sms
 from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S
+from masscomm.safe_yaml import parse_yaml
 from masscomm_client import ApiError
 
 OUT = ROOT / "out" / "demo.json"
@@ -60,6 +62,8 @@ PACED = 4  # The number of recipients a minute of a send with a pace.
 CHOSEN = 5 + PROBES
 # The first user id and the club of users created during the demo; the id is larger than every id of the seed data.
 NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3
+# A club whose SMS have a sender of their own (examples/monolith/sms.yaml), and its first created user.
+OTHER_SENDER_CLUB, OTHER_NEWCOMERS = 4, 2 * 10**15
 UNKNOWN_USER = 99_999_999_999
 NEWS = "news"
 PLAIN_WIDTH = 140
@@ -167,6 +171,8 @@ class Demo:
         self.endpoints: dict[int, str] = {}
         # The time from which CAPPED_CATEGORY is valid, in ms since the epoch.
         self.capped_from_ms = 0
+        # The phone number of two users, one of them in a club whose SMS have a sender of their own.
+        self.phone = f"+49160{self.began_ms // 1000 % 10**7:07d}"
         # The users of digests, and the sends that are collected in them.
         self.readers: list[int] = []
         self.collected: list[Sent] = []
@@ -194,14 +200,17 @@ class Demo:
         self.put_categories()
         self.collect()
         self.fall_back(chosen[5 + SLEEPERS :])
+        owners = self.send_sms()
         self.produce_invalid(unknown_schema=waits)
         self.change_a_setting(chosen[2])
+        self.answer_stop()
         self.other_sends(chosen[3])
         self.await_registrar()
         # The new user is created late, because earlier the device registrar would register all other devices first.
         self.send_to_new_user()
         self.password()
         self.minimal_producer()
+        self.sms_after_stop(*owners)
         self.report.cdc_ms = self.measure_changes(chosen[4])
         self.report.push_ms = self.measure_pushes(chosen[5:])
         self.broadcast()
@@ -509,6 +518,47 @@ class Demo:
         channels = ["push", {"channel": "email", "if": "not_sent", "after": "1m"}]
         texts = {"title": "Season tickets", "body": "Yours ends soon."}
         self.by_rest("by e-mail if not by push", ask, channels=channels, data=texts)
+
+    def send_sms(self) -> tuple[int, int]:
+        """Create a user in each of two clubs, both with one phone number, and send an SMS to the first one."""
+        owners = 3 * NEWCOMERS + self.began_ms, OTHER_NEWCOMERS + self.began_ms
+        for user_id, club_id in zip(owners, (NEWCOMERS_CLUB, OTHER_SENDER_CLUB), strict=True):
+            rows.create_phone_user(self.database, user_id, club_id, self.phone)
+        self._sms("an SMS", NEWCOMERS_CLUB, owners[0])
+        return owners
+
+    def answer_stop(self) -> None:
+        """Answer STOP to the sender of the SMS, once the provider has it."""
+        url = self.stack.config.sms_url
+
+        def taken() -> Pending | None:
+            numbers = [call.target for call in provider.texts(url)]
+            return None if self.phone in numbers else Pending("the SMS at the provider")
+
+        self.waiter.until("an SMS is at the provider, and is answered by STOP", taken, timeout_s=60, logs=LOGS)
+        clubs = read_sms(parse_yaml(SMS_FILE.read_text()))
+        provider.stop(url, self.phone, clubs.club(NEWCOMERS_CLUB).senders["DE"].identity)
+
+    def sms_after_stop(self, stopped: int, other: int) -> None:
+        """Send SMS to both users after STOP: it applies to the club of its sender alone, and there to mandatory
+        categories, too.
+        """
+
+        def opted_out() -> Pending | None:
+            rules = self.api.preferences(stopped)["effective"]
+            wanted = {(each["category"], each["channel"]): each["wanted"] for each in rules}
+            return Pending("the opt-out by STOP") if wanted["announcement", "sms"] else None
+
+        self.waiter.until("STOP has opted its user out of SMS", opted_out, timeout_s=60, logs=LOGS)
+        self._sms("an SMS after STOP", NEWCOMERS_CLUB, stopped, is_stopped=True)
+        self._sms("a password by SMS after STOP", NEWCOMERS_CLUB, stopped, type="one_time_password", is_stopped=True)
+        self._sms("an SMS of another tenant after STOP", OTHER_SENDER_CLUB, other)
+
+    def _sms(
+        self, label: str, club_id: int, user_id: int, *, type: str = "announcement", is_stopped: bool = False
+    ) -> None:
+        ask = Ask(club_id=club_id, type=type, to_users=[user_id], channels=["sms"], is_stopped=is_stopped)
+        self.by_rest(label, ask, data={"title": "Doors", "body": "Doors open at seven."})
 
     def _reachable(self, count: int) -> list[int]:
         """Return users who want the news and have a device, and no quiet hours now."""

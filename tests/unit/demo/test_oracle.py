@@ -144,6 +144,26 @@ def test_fallback_is_sent_if_the_first_channel_is_not() -> None:
     assert found.by_channel()["email"] == {"requested": 4, "scheduled": 2, "queued": 2, "sent": 2, "suppressed": 2}
 
 
+@pytest.mark.parametrize(
+    ("category", "is_stopped", "fates"),
+    [
+        ("announcement", False, ["sent", "no_address", "opted_out"]),
+        ("announcement", True, ["opted_out", "opted_out", "opted_out"]),
+        ("one_time_password", False, ["sent", "no_address", "sent"]),
+        ("one_time_password", True, ["address_suppressed", "no_address", "address_suppressed"]),
+    ],
+)
+def test_stop_suppresses_mandatory_sms_too(category: str, is_stopped: bool, fates: list[str]) -> None:
+    users = (person(has_phone=True), person(), person(has_phone=True, channels={"sms": False}))
+    ask = Ask(club_id=CLUB, type=category, to_users=[0, 1, 2], channels=["sms"], is_stopped=is_stopped)
+
+    found = expect(World(dict(enumerate(users))), ask)
+
+    assert [found.fates[user, "sms"] for user in range(3)] == fates
+    reached_builder = sum(fate in ("sent", "address_suppressed") for fate in fates)
+    assert found.by_channel()["sms"]["queued"] == reached_builder
+
+
 def test_seed_contains_a_user_for_each_result() -> None:
     world = World.of_seed(generate(1_000, seed=7))
 

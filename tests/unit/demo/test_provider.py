@@ -33,6 +33,8 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
         def respond(request: httpx.Request) -> httpx.Response:
             if request.url.path == "/_control/emails":
                 return httpx.Response(200, json=mails)
+            if request.url.path == "/_control/texts":
+                return httpx.Response(200, json=[])
             return httpx.Response(200, json={"platform_endpoint_messages": by_target})
 
         real = httpx.Client
