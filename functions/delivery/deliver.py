@@ -27,6 +27,7 @@ from functions.delivery.upcoming import Addressed, PortionSize, Upcoming
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
 from masscomm.chain.delayer import Delayer
+from masscomm.chain.email_pauses import EmailPauses
 from masscomm.chain.pausing import since_resumed
 from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.gateway import ProviderGateway
@@ -39,9 +40,10 @@ from masscomm.directory.port import Directory
 from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import DELAY_REASON_HEADER
+from masscomm.domain.email_pauses import waits_for_pause
 from masscomm.domain.ids import others_id
 from masscomm.domain.outcomes import DEAD_LETTERED
-from masscomm.domain.provider_errors import TargetGone
+from masscomm.domain.provider_errors import SendingPaused, TargetGone
 from masscomm.domain.push_options import is_silent
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.sends import SendControl, SendKey
@@ -113,6 +115,7 @@ class Deliver:
     caller: Caller
     spending: SmsSpending
     retry_scheduler: RetryScheduler
+    pauses: EmailPauses
     clock: Clock
     # The threads that send concurrent requests to the directory and the ledger.
     pool: Executor
@@ -368,6 +371,9 @@ class Deliver:
         def report_gone(record: RecordDelivery, device: Device, error: TargetGone) -> None:
             batch.attempt(record.item, partial(self._outcomes.report_gone, batch, record.item, device, error))
 
+        def report_paused(record: RecordDelivery, error: SendingPaused) -> None:
+            batch.attempt(record.item, partial(self._pause_emails, record, error))
+
         publishing = Publishing(
             ledger=self.ledger,
             gateway=self.gateway,
@@ -377,6 +383,7 @@ class Deliver:
             clock=self.clock,
             invocation_s=batch.remaining_s,
             report_gone=report_gone,
+            report_paused=report_paused,
         )
         refused = publishing.publish(upcoming)
         deferred = [each for each in upcoming.deferred if not each[0].is_stopped]
@@ -389,6 +396,14 @@ class Deliver:
         refused += upcoming.untried
         if refused:
             publishing.delay(refused)
+
+    def _pause_emails(self, record: RecordDelivery, error: SendingPaused) -> None:
+        """Pause the e-mails of a record's club, and hold the record. Mandatory e-mails are tried again, as after other
+        settings that an operator must correct.
+        """
+        delivery = record.delivery
+        if waits_for_pause(delivery.channel, delivery.type, delivery.club_id, delivery.timestamp):
+            record.held_by = self.pauses.pause(delivery.club_id, f"SES has paused the sending: {error}")
 
     def _await_rows(self, deferred: Sequence[Addressed], confirmation: Confirmation) -> None:
         """Wait for the missing rows of deferred recipients and for the SNS endpoints of their new devices.

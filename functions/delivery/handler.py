@@ -15,6 +15,7 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver, retry_schedule
+from masscomm.chain.email_pauses import EmailPauses
 from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.circuit_breaker import PushCircuitBreaker
 from masscomm.channels.provider_calls import Caller
@@ -31,6 +32,7 @@ from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
@@ -50,12 +52,12 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
     from masscomm.channels.ses_email import SesEmail
     from masscomm.channels.sns_push import SnsPush
 
-    clock = SystemClock()
+    clock, sends = SystemClock(), DynamoDbSends.from_environment()
     environment.required("SES_SENDER")
     sms_table()  # A file that is not valid stops the function before it takes a record.
     use_case = Deliver(
         directory=directory_from_environment(),
-        sends=DynamoDbSends.from_environment(),
+        sends=sends,
         ledger=DynamoDbDeliveryLedger(
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),
@@ -79,6 +81,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         retry_scheduler=RetryScheduler(
             store=DynamoDbDelayStore.from_environment(), retry_schedule=retry_schedule(), clock=clock
         ),
+        pauses=EmailPauses(sends=sends, audit_log=DynamoDbAuditLog.from_environment(), clock=clock, logger=logger),
         clock=clock,
         pool=ThreadPoolExecutor(_THREADS),
         unrecorded=environment.whole_number("DELIVERY_UNRECORDED", UNRECORDED, lowest=1),

@@ -21,7 +21,14 @@ from masscomm.decisions.delivery import Recipient
 from masscomm.decisions.results import delayed_result, final_result, is_refusal
 from masscomm.domain.call_results import Call, CallAnswer, RecipientResult
 from masscomm.domain.lanes import Lane
-from masscomm.domain.provider_errors import ApplicationOff, ProviderError, TargetGone, TargetUnknown, Transient
+from masscomm.domain.provider_errors import (
+    ApplicationOff,
+    ProviderError,
+    SendingPaused,
+    TargetGone,
+    TargetUnknown,
+    Transient,
+)
 from masscomm.domain.time_limits import CALL_RETRY_BUDGET_S, LEDGER_FIRST_PAUSE_S, LEDGER_LAST_PAUSE_S, LEDGER_WRITE_S
 from masscomm.domain.users import Device
 from masscomm.errors import Retry, Stop
@@ -51,6 +58,8 @@ class Publishing:
     invocation_s: Callable[[], float]
     # A function that is called for each device whose endpoint accepts no message any more.
     report_gone: Callable[[RecordDelivery, Device, TargetGone], None]
+    # A function that is called for each record of which SES has refused an e-mail because it has paused the sending.
+    report_paused: Callable[[RecordDelivery, SendingPaused], None]
     # The record and the position of each recipient of an SMS whose cost is reserved.
     paid: set[tuple[str, int]] = field(default_factory=set)
 
@@ -130,10 +139,13 @@ class Publishing:
         )
         answered: dict[tuple[RecordDelivery, int], list[tuple[Call, CallAnswer]]] = {}
         gone: list[Gone] = []
+        paused: dict[RecordDelivery, SendingPaused] = {}
         for (record, recipient, call), answer in zip(calls, answers, strict=True):
             answered.setdefault((record, recipient.position), []).append((call, answer))
             if call.device is not None and isinstance(answer.error, TargetGone):
                 gone.append((record, call.device, answer.error))
+            if isinstance(answer.error, SendingPaused):
+                paused[record] = answer.error
         refused: list[Addressed] = []
         slices: dict[RecordDelivery, list[RecipientResult]] = {}
         for record, recipient in group:
@@ -146,6 +158,9 @@ class Publishing:
         for record, device, error in gone:
             if not record.has_failed:
                 self.report_gone(record, device, error)  # guard: endpoints.dead_endpoint
+        for record, refusal in paused.items():
+            if not record.has_failed:
+                self.report_paused(record, refusal)  # guard: email_pauses.paused_by_ses
         return refused
 
     def _unpaid(self, calls: Sequence[tuple[RecordDelivery, Recipient, Call]]) -> Mapping[int, ProviderError]:

@@ -12,6 +12,7 @@ from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver
+from masscomm.chain.email_pauses import EmailPauses
 from masscomm.chain.email_reputation import EmailReputation
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect_from_environment
@@ -59,9 +60,7 @@ def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
         sends=sends,
         reputation=EmailReputation(
             counter=DynamoDbEmailCounter.from_environment(),
-            sends=sends,
-            audit_log=audit_log(),
-            clock=clock,
+            pauses=EmailPauses(sends=sends, audit_log=audit_log(), clock=clock, logger=logger),
         ),
         delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,

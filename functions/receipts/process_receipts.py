@@ -222,7 +222,10 @@ class ProcessReceipts:
             club_id = None if receipt is None or not receipt.paused_tenant else self._club_of(receipt.paused_tenant)
             if club_id is not None and receipt is not None:
                 reason = f"SES has paused its tenant {receipt.paused_tenant}"
-                batch.attempt(item, partial(self._reputation.pause, club_id, reason))
+                batch.attempt(item, partial(self._pause, club_id, reason))
+
+    def _pause(self, club_id: int, reason: str) -> None:
+        self._reputation.pauses.pause(club_id, reason)
 
     def _store_sent_messages(self, batch: Batch[Input]) -> None:
         """Store the messages in delivery's outcome records; the records of other functions contain no new message."""

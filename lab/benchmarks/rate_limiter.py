@@ -31,6 +31,7 @@ from local.devstack.service import AWS_CREDENTIALS
 from local.devstack.sns_process import SnsStandIn
 from local.emulators.sns_stand_in import endpoint_arn
 from masscomm.chain.batch import BatchDriver
+from masscomm.chain.email_pauses import EmailPauses
 from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail, InMemorySms
@@ -47,6 +48,8 @@ from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
+from masscomm.observability import logs
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
@@ -96,9 +99,10 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
             registry.register(topic.subject, own_schema(topic.schema))
     codec, store = Codec(registry), InMemoryDelayStore()
     os.environ |= {"AWS_ENDPOINT_URL_SNS": url}
+    sends = InMemorySends()
     use_case = Deliver(
         directory=DirectoryWithDevices(),
-        sends=InMemorySends(),
+        sends=sends,
         ledger=InMemoryDeliveryLedger(clock=clock),
         gateway=ProviderGateway(clock=clock, rate_limiters={"push": RateLimiter(clock, per_s=per_s)}),
         caller=Caller(
@@ -111,6 +115,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
         ),
         spending=SmsSpending(store=InMemoryKeyUsage(), clock=clock),
         retry_scheduler=RetryScheduler(store=store, retry_schedule=RetrySchedule(), clock=clock),
+        pauses=EmailPauses(sends=sends, audit_log=InMemoryAuditLog(), clock=clock, logger=logs.logger("delivery")),
         pool=ThreadPoolExecutor(8),
         clock=clock,
     )

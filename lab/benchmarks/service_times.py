@@ -47,6 +47,7 @@ from local.devstack.stack import Stack
 from local.emulators.sns_stand_in import Rule, endpoint_arn
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import chunk_of
+from masscomm.chain.email_pauses import EmailPauses
 from masscomm.chain.email_reputation import EmailReputation
 from masscomm.chain.sms_spending import SmsSpending
 from masscomm.channels.aws_sms import AwsSms
@@ -165,6 +166,8 @@ class Chain:
                 sends=DynamoDbSends(),
             ),
         )
+        logger = logs.logger("receipts")
+        pauses = EmailPauses(sends=DynamoDbSends(), audit_log=DynamoDbAuditLog(), clock=clock, logger=logger)
         self.deliver = self._step(
             "delivery",
             topics.DELIVERY,
@@ -186,11 +189,11 @@ class Chain:
                 ),
                 spending=SmsSpending(store=DynamoDbKeyUsage(), clock=clock),
                 retry_scheduler=RetryScheduler(store=InMemoryDelayStore(), retry_schedule=RetrySchedule(), clock=clock),
+                pauses=pauses,
                 pool=ThreadPoolExecutor(8),
                 clock=clock,
             ),
         )
-        logger = logs.logger("receipts")
         client = connect(config.opensearch_url)
         self.sent_messages = OpenSearchSentMessages(client)
         publisher = OpenSearchDocumentPublisher(client, self.codec, self.producer)
@@ -210,9 +213,7 @@ class Chain:
                 frequency_caps=DynamoDbFrequencyCaps(),
                 reputation=EmailReputation(
                     counter=DynamoDbEmailCounter(),
-                    sends=DynamoDbSends(),
-                    audit_log=DynamoDbAuditLog(),
-                    clock=clock,
+                    pauses=pauses,
                 ),
                 messages=self.sent_messages,
                 publisher=publisher,

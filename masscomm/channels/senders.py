@@ -18,7 +18,7 @@ from masscomm.domain.call_results import ONE_MESSAGE, CallRate, Shortened, Writt
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.email_settings import EmailTable
-from masscomm.domain.provider_errors import ProviderError, Rejected, Transient
+from masscomm.domain.provider_errors import ApplicationOff, ProviderError, Rejected, SendingPaused, Transient
 from masscomm.domain.push_options import PUSH, is_silent
 from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.domain.users import Device
@@ -177,7 +177,14 @@ class EmailSender(Sender):
             notification_id=notification.id,
             ways_out=NO_WAY_OUT if mandatory else self._ways_out(notification.subscription),
         )
-        return await self.provider.send(recipient=target, message=message, origin=origin)
+        try:
+            return await self.provider.send(recipient=target, message=message, origin=origin)
+        except SendingPaused as error:
+            # A configuration set of several clubs pauses none of them: an operator resumes it, and not each club.
+            # guard: email_pauses.shared_set
+            if error.is_of_set and not self.emails.is_own_set(club_id, origin.configuration_set):
+                raise ApplicationOff(str(error)) from error
+            raise
 
     def _ways_out(self, subscription: Subscription) -> WaysOut:
         """Return how the recipient unsubscribes. Raises Transient if it cannot be signed now: no e-mail is sent without

@@ -126,6 +126,11 @@ class EmailTable:
         """Return the club whose e-mails SES sends for one of its tenants; None for a tenant of mandatory categories."""
         return next((club_id for club_id, each in self.of_clubs.items() if ses_tenant in each.ses_tenants), None)
 
+    def is_own_set(self, club_id: int, configuration_set: str | None) -> bool:
+        """Return whether a club alone sends with a configuration set."""
+        sets = {name: {origin.configuration_set for origin in each.origins} for name, each in self.clubs()}
+        return [name for name, some in sets.items() if configuration_set in some] == [f"tenants.{club_id}"]
+
     @property
     def origins(self) -> list[EmailOrigin]:
         """Return the different origins."""

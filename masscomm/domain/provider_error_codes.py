@@ -14,6 +14,7 @@ from masscomm.domain.provider_errors import (
     OptedOut,
     ProviderError,
     Rejected,
+    SendingPaused,
     TargetGone,
     TargetUnknown,
     Transient,
@@ -125,13 +126,19 @@ def ses_refusal(code: str, text: str, *, sender: str) -> ProviderError:
     # association. No recipient fails because of it, and other senders go on. Of an association that is missing, SES
     # says AccessDenied: "Tenant not associated with resources […]". NotFound names the tenant or the
     # configuration set.
-    is_setting = code.removesuffix("Exception") == "NotFound" or any(each in text for each in _SETTINGS)
+    name, message = code.removesuffix("Exception"), f"{code}: {text}"[:500]
+    is_of_set = name == "ConfigurationSetSendingPaused" or "onfiguration set " in text
+    is_setting = name == "NotFound" or is_of_set or "enant " in text
+    # The documented text of the error is about the account. A tenant or a configuration set is named.
+    if is_setting and name in _PAUSED:  # guard: provider_errors.paused_tenant
+        return SendingPaused(message, is_of_set=is_of_set)
     if is_setting or (sender and sender in text):  # guard: provider_errors.association
-        return ApplicationOff(f"{code}: {text}"[:500])
+        return ApplicationOff(message)
     return refusal(code, text)
 
 
-_SETTINGS = ("Tenant ", "tenant ", "Configuration set ", "configuration set ")
+# The errors of version 2 and version 1.
+_PAUSED = ("SendingPaused", "ConfigurationSetSendingPaused")
 
 # The reasons of ConflictException and ValidationException of SendTextMessage that concern the recipient's number or
 # country. The other reasons of a conflict concern our sender, account or settings.

@@ -4,6 +4,7 @@ ProviderError
   Transient        the call is retried (throttled, 5xx, a cut connection, expired credentials)
     ApplicationOff   a platform application or a sender accepts no message until an operator acts: retried later,
                      without a delay for the recipients of others
+      SendingPaused    SES has paused a tenant of SES, or a configuration set
     NotTried         no time remained for the call
   TargetGone       this device or address accepts no message any more
     TargetUnknown    the provider does not know the device's endpoint
@@ -40,6 +41,14 @@ class ApplicationOff(Transient):
     """The endpoint's platform application is disabled or gone, or the settings of a sender are wrong. Others are not
     affected.
     """
+
+
+class SendingPaused(ApplicationOff):
+    """SES has paused the sending for one of its tenants, or with a configuration set: `is_of_set`."""
+
+    def __init__(self, message: str, *, is_of_set: bool) -> None:
+        super().__init__(message)
+        self.is_of_set = is_of_set
 
 
 class TargetGone(ProviderError):

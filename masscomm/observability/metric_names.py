@@ -293,7 +293,7 @@ OCCURRENCES_SKIPPED = _counter(
     "occurrences of schedules without a send: late, or beyond what the owner may send",
     "audience_expander",
 )
-EMAIL_PAUSES = _counter("EmailPauses", "tenants whose e-mails begin to wait", "receipts")
+EMAIL_PAUSES = _counter("EmailPauses", "tenants whose e-mails begin to wait", "receipts", "delivery")
 SCHEDULES_PAUSED = _counter(
     "SchedulesPaused", "schedules that are paused because their owner may not send", "audience_expander"
 )

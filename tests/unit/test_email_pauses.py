@@ -1,14 +1,17 @@
 """The e-mails of a tenant beyond the limits of bounces and complaints wait; mandatory ones and other tenants go on."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from masscomm.domain.delays import PAUSED
 from masscomm.domain.email_pauses import MS_AN_HOUR, EmailCounts, hours_since, limit_passed, pause_key
+from masscomm.domain.email_settings import read_emails
+from masscomm.domain.provider_errors import ApplicationOff, ProviderError, SendingPaused, Transient
 from masscomm.domain.records import ContentColumn, DeliveryRequested
-from masscomm.domain.sends import Send, SendKey, Source, controlled
+from masscomm.domain.sends import Send, SendControl, SendKey, Source, controlled
 from masscomm.domain.time_limits import PAUSE_LIMIT_S
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
@@ -196,6 +199,83 @@ def test_email_at_the_limit_of_a_pause_has_expired() -> None:
     [record] = mails.outcomes()
     assert [result.status for result in record.results] == ["expired"]
     assert mails.email.sent == []
+
+
+# --- SES has paused the sending ---------------------------------------------------------------------------------------
+
+OWN_SET = {"ses_tenant": "club-7", "mandatory_ses_tenant": "accounts", "configuration_set": "club-7"}
+
+
+class RefusedMails(PausedMails):
+    """Delivery while SES refuses the e-mails of a tenant or a configuration set of its own."""
+
+    emails = read_emails({"tenants": {7: OWN_SET}}, sender="no-reply@masscomm.example", configuration_set="all")
+
+    def __init__(self, error: ProviderError) -> None:
+        super().__init__()
+        self.set_paused(None)
+        self.audit_log.entries.clear()
+        self.email.fail = lambda _recipient: error
+
+    @property
+    def control(self) -> SendControl:
+        return self.register.controls([KEY])[KEY]
+
+
+OF_TENANT = SendingPaused("SendingPaused: Sending is paused for tenant club-7.", is_of_set=False)
+OF_SET = SendingPaused("SendingPaused: Sending is paused for configuration set club-7.", is_of_set=True)
+
+
+@pytest.mark.kills(guard="email_pauses.paused_by_ses")
+@pytest.mark.parametrize("error", [OF_TENANT, OF_SET])
+def test_email_waits_once_ses_has_paused_its_tenant(error: SendingPaused) -> None:
+    mails = RefusedMails(error)
+    two = [replace(by_email(), record_id=f"{number}4444444-4444-5444-8444-444444444444") for number in (1, 2)]
+    assert mails.deliver(*two) == []
+    assert mails.deliver(by_email()) == []
+    assert mails.control.paused_at_ms is not None
+    assert len(mails.held()) == 3
+    assert [(each.action, str(error) in each.detail) for each in mails.audit_log.entries] == [("send.paused", True)]
+    mails.email.fail = lambda _recipient: None
+    mails.set_paused(None)
+    records = [mails.codec.decode("DeliveryRequested", each.value) for each in mails.held()]
+    assert mails.deliver(*map(DeliveryRequested.from_avro, records)) == []
+    assert len(mails.email.sent) == 3
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        (by_email(category="security_alert"), OF_TENANT),
+        (by_email(), Transient("SendingPaused: Email sending for the account is paused.")),
+        (by_email(), ApplicationOff("NotFound: Tenant club-7 not found.")),
+    ],
+)
+def test_email_is_retried_without_a_pause(record: DeliveryRequested, error: ProviderError) -> None:
+    mails = RefusedMails(error)
+    mails.deliver(record)
+    assert (mails.control.paused_at_ms, mails.held()) == (None, [])
+    assert [each.delay_reason for each in mails.delay_store.items.values()] == ["back_off"]
+
+
+@pytest.mark.kills(guard="email_pauses.shared_set")
+def test_shared_configuration_set_pauses_no_club() -> None:
+    mails = RefusedMails(OF_SET)
+    key = pause_key(8)
+    mails.deliver(by_email(club_id=8))
+    assert mails.register.controls([key])[key].paused_at_ms is None
+    assert [each.delay_reason for each in mails.delay_store.items.values()] == ["back_off"]
+
+
+def test_register_that_is_down_redelivers_the_record() -> None:
+    mails = RefusedMails(OF_TENANT)
+
+    def down(_send_id: str) -> Send | None:
+        raise Retry("DynamoDB is down")
+
+    mails.register.find = down  # type: ignore[method-assign]
+    assert mails.deliver(by_email()) == [0]
+    assert mails.control.paused_at_ms is None
 
 
 # --- control ----------------------------------------------------------------------------------------------------------

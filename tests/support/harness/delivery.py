@@ -24,6 +24,7 @@ from masscomm.domain.email_settings import read_emails
 from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
@@ -31,6 +32,7 @@ from masscomm.stores.delivery_ledger.port import DeliveryLedger
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Chain, delivery, entry
+from tests.support.reputation import email_pauses
 
 
 def rate_limiters(clock: FixedClock) -> dict[str, RateLimiter]:
@@ -78,7 +80,7 @@ class Delivery(Chain):
         self.email = InMemoryEmail()
         self.sms = InMemorySms()
         self.spent = InMemoryKeyUsage()
-        self.register = InMemorySends(self.clock)
+        self.register, self.audit_log = InMemorySends(self.clock), InMemoryAuditLog()
         self.table = LedgerTable()
         self.delay_store = InMemoryDelayStore()
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=self.table)
@@ -100,6 +102,7 @@ class Delivery(Chain):
             ),
             spending=SmsSpending(store=self.spent, clock=self.clock),
             retry_scheduler=RetryScheduler(store=self.delay_store, retry_schedule=RetrySchedule(), clock=self.clock),
+            pauses=email_pauses(self.register, self.clock, self.audit_log),
             clock=self.clock,
             pool=POOL,
             unrecorded=unrecorded,

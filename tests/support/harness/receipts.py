@@ -9,6 +9,7 @@ from functions.receipts.apply_answers import ApplyAnswers
 from functions.receipts.ingest_receipts import IngestReceipts
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
+from masscomm.chain.email_pauses import EmailPauses
 from masscomm.chain.email_reputation import EmailReputation
 from masscomm.directory.change_preferences import ChangePreferences
 from masscomm.directory.document_publisher import DocumentPublisher, InMemoryDocumentPublisher
@@ -80,7 +81,8 @@ class Receipts(Chain):
         self.process = ProcessReceipts(
             frequency_caps=self.frequency_caps,
             reputation=EmailReputation(
-                counter=self.counter, sends=self.register, audit_log=self.audit_log, clock=self.clock
+                counter=self.counter,
+                pauses=EmailPauses(sends=self.register, audit_log=self.audit_log, clock=self.clock, logger=Logger()),
             ),
             club_of={"club-7": 7}.get,
             messages=self.messages,

@@ -10,6 +10,7 @@ from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.email_counts.dynamodb import DynamoDbEmailCounter
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.port import change
+from tests.support.reputation import email_pauses
 from tests.support.servers.dynamodb_table import new_table
 
 KEY = pause_key(7)
@@ -20,7 +21,7 @@ def test_pause_is_stored_once_and_again_after_its_end(moto_dynamodb: Any) -> Non
     sends = DynamoDbSends(table=new_table(moto_dynamodb, "sends"), client=moto_dynamodb)
     counter = DynamoDbEmailCounter(table=new_table(moto_dynamodb, "key_usage"), client=moto_dynamodb)
     audit_log = InMemoryAuditLog()
-    reputation = EmailReputation(counter=counter, sends=sends, audit_log=audit_log, clock=clock)
+    reputation = EmailReputation(counter=counter, pauses=email_pauses(sends, clock, audit_log))
     counter.add(7, clock.now_ms() // MS_AN_HOUR, EmailCounts(1_000, 101, 0), once="a")
     for _ in range(2):
         reputation.check([7])
@@ -32,6 +33,6 @@ def test_pause_is_stored_once_and_again_after_its_end(moto_dynamodb: Any) -> Non
     change(sends, known, lambda send: controlled(send, paused_at_ms=None, resumed_at_ms=now_ms))
     reputation.check([7])
     assert sends.controls([KEY])[KEY].paused_at_ms is None, "the hour of the end does not count again"
-    reputation.pause(7, "SES has paused its tenant club-7")
+    reputation.pauses.pause(7, "SES has paused its tenant club-7")
     assert sends.controls([KEY])[KEY].paused_at_ms is not None
     assert len(audit_log.entries) == 2

@@ -29,6 +29,7 @@ from masscomm.domain.provider_errors import (
     ApplicationOff,
     ProviderError,
     Rejected,
+    SendingPaused,
     TargetGone,
     TargetUnknown,
     Transient,
@@ -81,9 +82,11 @@ SES = [
     ("TooManyRequestsException", "Daily message quota exceeded.", 429, Transient, "throttled"),
     ("LimitExceededException", "", 400, Transient, ""),
     ("SendingPausedException", "Email sending for the account is paused.", 400, Transient, ""),
+    ("SendingPausedException", "Sending is paused for tenant club-7.", 400, SendingPaused, ""),
+    ("SendingPausedException", "Sending is paused for configuration set club-7.", 400, SendingPaused, ""),
     ("AccountSuspendedException", "", 400, Transient, ""),
     ("AccountSendingPausedException", "Sending paused for this account", 400, Transient, ""),
-    ("ConfigurationSetSendingPausedException", "", 400, ApplicationOff, ""),
+    ("ConfigurationSetSendingPausedException", "", 400, SendingPaused, ""),
     ("MailFromDomainNotVerifiedException", "The MAIL FROM domain is not verified", 400, ApplicationOff, ""),
     ("NotFoundException", "Tenant club not found.", 404, ApplicationOff, ""),
     ("NotFoundException", "Configuration set <set> does not exist.", 404, ApplicationOff, ""),
@@ -114,6 +117,7 @@ def test_sns_error_has_its_documented_meaning(
 @pytest.mark.kills(guard="provider_errors.paused_account")
 @pytest.mark.kills(guard="provider_errors.sandbox")
 @pytest.mark.kills(guard="provider_errors.association")
+@pytest.mark.kills(guard="provider_errors.paused_tenant")
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SES)
 def test_ses_error_has_its_documented_meaning(
     code: str, text: str, status: int, wanted: type[ProviderError], flag: str
