@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.delivery.upcoming import Addressed, Upcoming
-from masscomm.chain.sms_spending import SmsSpending
+from masscomm.chain.sms_spending import Reserved, SmsSpending
 from masscomm.channels.circuit_breaker import application_of
 from masscomm.channels.gateway import ProviderCall, ProviderGateway
 from masscomm.channels.provider_calls import Caller
@@ -60,8 +60,9 @@ class Publishing:
     report_gone: Callable[[RecordDelivery, Device, TargetGone], None]
     # A function that is called for each record of which SES has refused an e-mail because it has paused the sending.
     report_paused: Callable[[RecordDelivery, SendingPaused], None]
-    # The record and the position of each recipient of an SMS whose cost is reserved.
-    paid: set[tuple[str, int]] = field(default_factory=set)
+    # The reserved cost of an SMS by its record and the position of its recipient; None: the SMS may have been sent, and
+    # its cost is not given back.
+    paid: dict[tuple[str, int], Reserved | None] = field(default_factory=dict)
 
     def publish(self, upcoming: Upcoming) -> list[Addressed]:
         """Publish to these recipients and record their results; return the recipients that the provider refused
@@ -155,6 +156,8 @@ class Publishing:
             else:
                 slices.setdefault(record, []).append(result)
         self._record(slices)
+        # The results are recorded first: without them, a redelivery would send the other SMS again.
+        self._give_back(calls, answers)
         for record, device, error in gone:
             if not record.has_failed:
                 self.report_gone(record, device, error)  # guard: endpoints.dead_endpoint
@@ -176,14 +179,32 @@ class Publishing:
         unpaid: dict[int, ProviderError] = {}
         for (club_id, is_critical), places in clubs.items():
             costs = [sms.micro_dollars for place in places if (sms := calls[place][2].rate.sms) is not None]
-            errors = self.spending.reserve(club_id, costs, is_critical=is_critical)
-            for place, error in zip(places, errors, strict=True):
-                if error is None:
+            found = self.spending.reserve(club_id, costs, is_critical=is_critical)
+            for place, each in zip(places, found, strict=True):
+                if isinstance(each, Reserved):
                     record, recipient, _ = calls[place]
-                    self.paid.add((record.delivery.record_id, recipient.position))
+                    self.paid[record.delivery.record_id, recipient.position] = each
                 else:
-                    unpaid[place] = error
+                    unpaid[place] = each
         return unpaid
+
+    def _give_back(
+        self, calls: Sequence[tuple[RecordDelivery, Recipient, Call]], answers: Sequence[CallAnswer]
+    ) -> None:
+        """Give back the costs of SMS that the provider has certainly not accepted."""
+        unsent: list[Reserved] = []
+        for (record, recipient, _), answer in zip(calls, answers, strict=True):
+            key = record.delivery.record_id, recipient.position
+            reserved = self.paid.get(key)
+            if reserved is None:
+                continue
+            if answer.error is None or answer.may_be_accepted:  # guard: sms.sent_costs
+                self.paid[key] = None
+            else:
+                del self.paid[key]
+                unsent.append(reserved)
+        if unsent:
+            self.spending.give_back(unsent)
 
     def _result(
         self, record: RecordDelivery, recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]]

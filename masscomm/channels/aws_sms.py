@@ -14,7 +14,7 @@ from masscomm.domain.provider_error_codes import sms_refusal
 from masscomm.domain.provider_errors import Transient
 from masscomm.errors import MasscommError
 
-_OK = 200
+_OK, _SERVER_FAULT = 200, 500
 _HEADERS = {
     "content-type": "application/x-amz-json-1.0",
     "x-amz-target": "PinpointSMSVoiceV2.SendTextMessage",
@@ -62,7 +62,11 @@ class AwsSms:
             reason = str(document.get("Reason") or "")[:100]
             code = str(document.get("__type", "")).rpartition("#")[2] or str(status)
             fields = [str(each.get("Name", "")) for each in document.get("Fields") or () if isinstance(each, dict)]
-            raise sms_refusal(code[:100], reason, fields)
+            refused = sms_refusal(code[:100], reason, fields)
+            if isinstance(refused, Transient):
+                # Without the name of an error, a proxy has answered.
+                refused.may_be_accepted = status >= _SERVER_FAULT or "__type" not in document
+            raise refused
         message_id = document.get("MessageId")
         if not isinstance(message_id, str) or not message_id:
             raise Transient("SendTextMessage was answered without a message id", answer_lost=True)

@@ -173,7 +173,10 @@ class ProviderGateway:
         async def work() -> None:
             for place in pending:
                 answer = await self._publish(calls[place], until, repeated=repeated)
-                answers[place] = answer if answer.tried or not repeated else answers[place]._replace(retryable=False)
+                before = answers[place]
+                if before.may_be_accepted:
+                    answer = answer._replace(may_be_accepted=True)
+                answers[place] = answer if answer.tried or not repeated else before._replace(retryable=False)
 
         if len(places) == 1:
             await work()
@@ -226,7 +229,8 @@ class ProviderGateway:
             breaker.failed(repeated=repeated)
             # The provider may have accepted the message each time, so a further call could deliver one more copy.
             # guard: provider.lost_answers
-            return CallAnswer(error=error, retryable=not (repeated and error.answer_lost))
+            retryable = not (repeated and error.answer_lost)
+            return CallAnswer(error=error, retryable=retryable, may_be_accepted=error.may_be_accepted)
         except TargetGone as error:
             breaker.succeeded()
             return CallAnswer(error=error)
@@ -237,7 +241,7 @@ class ProviderGateway:
             breaker.not_called()
             with logs.about(call.scope.log_keys):
                 logger.exception("a provider call failed in our own code")
-            return CallAnswer(error=Transient(f"a fault in the code: {fault!r}"[:500]))
+            return CallAnswer(error=Transient(f"a fault in the code: {fault!r}"[:500]), may_be_accepted=True)
         breaker.succeeded()
         return CallAnswer.accepted(found)
 

@@ -74,6 +74,8 @@ class CallAnswer(NamedTuple):
     tried: bool = True
     # The platform for which the body was shortened; None: it was not.
     shortened_for: str | None = None
+    # Whether the provider may have accepted the message in spite of the error, at this attempt or an earlier one.
+    may_be_accepted: bool = False
 
     @classmethod
     def accepted(cls, found: str | Shortened) -> Self:

@@ -35,6 +35,8 @@ class Transient(ProviderError):
         super().__init__(message)
         self.throttled = throttled
         self.answer_lost = answer_lost
+        # Whether the provider may have accepted the message in spite of the error, such as an HTTP status 500.
+        self.may_be_accepted = answer_lost
 
 
 class ApplicationOff(Transient):

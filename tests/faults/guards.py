@@ -2293,6 +2293,7 @@ MUTANTS = (
     Mutant("sms_settings.daily_limit", "A tenant that sends SMS has a daily limit."),
     Mutant("sms.spending_before_calls", "The cost of an SMS is reserved before its call.", Becomes("{}")),
     Mutant("sms.critical_reserve", "The reserve of the daily limit is for critical SMS only.", Becomes("club.daily")),
+    Mutant("sms.sent_costs", "The cost of an SMS that may have been sent is not given back.", Never()),
     Mutant("sms.spending_unknown", "No SMS is sent while its cost cannot be reserved."),
     Mutant("sms_settings.numbers", "Each two-way sender names the numbers of its answers."),
     Mutant("sms.stop_of_owner", "STOP suppresses a number for the tenants of the sender only.", Becomes("candidates")),

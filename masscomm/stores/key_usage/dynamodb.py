@@ -50,6 +50,21 @@ class DynamoDbKeyUsage(TableAdapter):
                 return Use(counted=False, used=_used_in(failed.item))
         return Use(counted=True, used=self._used(window))
 
+    def give_back(self, window: Window, amount: int) -> None:
+        subtraction = {
+            "TableName": self._table,
+            "Key": {"id": {"S": window.id}},
+            "UpdateExpression": "ADD used :given_back",
+            # The item of an earlier day may be deleted already.
+            "ConditionExpression": "used >= :amount",
+            "ExpressionAttributeValues": {":given_back": {"N": str(-amount)}, ":amount": {"N": str(amount)}},
+        }
+        try:
+            # A transaction has a token: a repeated request subtracts nothing again.
+            write_repeatedly(self._client, _WHAT, [{"Update": subtraction}])
+        except ConditionFailed:
+            return
+
     def _used(self, window: Window) -> int:
         key = {"id": {"S": window.id}}
         with answering(_WHAT):

@@ -24,3 +24,8 @@ class InMemoryKeyUsage(InMemoryStore):
             if use is not None:
                 self.counted.add(use)
             return Use(counted=True, used=used + amount)
+
+    def give_back(self, window: Window, amount: int) -> None:
+        with self._lock:
+            if self.used.get(window.id, 0) >= amount:
+                self.used[window.id] -= amount

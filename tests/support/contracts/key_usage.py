@@ -1,15 +1,21 @@
 """The tests that every store of the use of API keys must pass, in memory and real."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import pytest
 
+from masscomm.chain.sms_spending import SpentAmounts
 from masscomm.domain.key_limits import RECIPIENTS, REQUESTS, Use, Window
 from masscomm.http.rate_limits import KeyUsage
 
 NOW_S = 1_700_000_000
 WINDOW = Window.at(NOW_S, key_id="k1", kind=RECIPIENTS, maximum=10)
 TOMORROW = Window.at(NOW_S + 86_400, key_id="k1", kind=RECIPIENTS, maximum=10)
+
+
+class Spending(KeyUsage, SpentAmounts, Protocol):
+    """The store also gives amounts back."""
 
 
 class KeyUsageContract:
@@ -50,6 +56,13 @@ class KeyUsageContract:
         usage.take(WINDOW, 6)
         assert usage.take(WINDOW, 6, send_id="s") == Use(counted=False, used=6)
         assert usage.take(TOMORROW, 6, send_id="s") == Use(counted=True, used=6)
+
+    def test_amount_is_given_back_down_to_nothing(self, usage: Spending) -> None:
+        usage.take(WINDOW, 6)
+        usage.give_back(WINDOW, 4)
+        assert usage.take(WINDOW, 8) == Use(counted=True, used=10)
+        usage.give_back(TOMORROW, 4)
+        assert usage.take(TOMORROW, 1) == Use(counted=True, used=1)
 
 
 class ConcurrentKeyUsageContract:

@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 
 from masscomm.domain.lanes import Lane
-from masscomm.domain.provider_errors import ApplicationOff, OptedOut
+from masscomm.domain.provider_errors import (
+    ApplicationOff,
+    CountryNotAllowed,
+    Expired,
+    OptedOut,
+    ProviderError,
+    Rejected,
+    Transient,
+)
 from masscomm.domain.records import ContentColumn
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
-from masscomm.errors import Retry
+from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import delivery
 from tests.support.harness.delivery import Delivery
@@ -231,6 +239,85 @@ def test_sms_that_are_refused_before_cost_nothing() -> None:
     texts = Texts()
     assert texts.send("+41 79 123 45 67") == ("failed", Reason.COUNTRY_NOT_ALLOWED)
     assert not texts.spent.used
+
+
+SEND_REFUSED = Transient("ServiceQuotaExceeded")
+SERVER_FAULT = Transient("InternalServer")
+SERVER_FAULT.may_be_accepted = True
+
+
+@pytest.mark.parametrize(
+    "error", [OptedOut("Conflict"), Rejected("Validation"), CountryNotAllowed("DE"), Expired("expires_at has passed")]
+)
+def test_cost_of_a_refused_sms_is_given_back_once(error: ProviderError) -> None:
+    texts = Many()
+    texts.sms.fail = lambda number: error if number.endswith("2") else None
+    with daily(10):
+        texts.send_all()
+        texts.send_all()
+    assert len(texts.sms.calls) == 3, "the record was redelivered"
+    assert list(texts.spent.used.values()) == [2 * COST]
+
+
+def test_retried_sms_is_paid_for_once() -> None:
+    texts = Many()
+    texts.sms.fail = lambda _number: SEND_REFUSED
+    with daily(10):
+        texts.send_all()
+        assert set(texts.spent.used.values()) == {0}
+        texts.sms.fail = lambda _number: None
+        texts.release()
+    assert sum(texts.spent.used.values()) == 3 * COST
+
+
+@pytest.mark.kills(guard="sms.sent_costs")
+@pytest.mark.parametrize("error", [SERVER_FAULT, Transient("cut", answer_lost=True)])
+def test_cost_of_an_sms_that_may_be_sent_is_kept(error: Transient) -> None:
+    """Also if the provider refuses it at a later attempt of the invocation."""
+    texts = Many()
+    answers = iter([error])
+    texts.sms.fail = lambda _number: next(answers, SEND_REFUSED)
+    with daily(10):
+        texts.send_all()
+    assert sum(texts.spent.used.values()) == COST
+
+
+def test_redelivered_record_gives_back_its_own_costs() -> None:
+    texts = Many()
+    texts.sms.fail = lambda _number: OptedOut("Conflict")
+    record_all = texts.ledger.record_all
+    texts.ledger.record_all = lambda slices: dict.fromkeys(slices, DeadLetter("invalid", "x"))  # type: ignore
+    with daily(10):
+        texts.send_all()
+        texts.ledger.record_all = record_all  # type: ignore
+        texts.send_all()
+    assert set(texts.spent.used.values()) == {0}
+
+
+def test_costs_are_given_back_to_their_own_day() -> None:
+    texts = Many()
+
+    def refused(_number: str) -> ProviderError:
+        texts.clock.advance(86_400)
+        return Rejected("Validation")
+
+    texts.sms.fail = refused
+    with daily(10):
+        texts.send_all()
+    assert set(texts.spent.used.values()) == {0}
+
+
+def test_costs_stay_reserved_while_the_store_is_down() -> None:
+    texts = Many()
+
+    def refused(_number: str) -> ProviderError:
+        texts.spent.failing = Retry("down")
+        return Rejected("Validation")
+
+    texts.sms.fail = refused
+    with daily(10):
+        assert statuses(texts.send_all())[1] == ("failed", Reason.PROVIDER_REJECTED)
+    assert list(texts.spent.used.values()) == [3 * COST]
 
 
 def test_pushes_reserve_nothing() -> None:

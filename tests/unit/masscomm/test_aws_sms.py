@@ -76,6 +76,20 @@ def test_response_of_a_proxy_is_transient() -> None:
     assert str(error_of(502, b"<html>")) == "502: "
 
 
+@pytest.mark.parametrize(
+    ("status", "answer", "may_be_accepted"),
+    [
+        (400, {"__type": "x#ServiceQuotaExceededException"}, False),
+        (500, {"__type": "x#InternalServerException"}, True),
+        (403, b"<html>", True),
+    ],
+)
+def test_error_names_whether_the_sms_may_be_sent(status: int, answer: Any, may_be_accepted: bool) -> None:
+    found = error_of(status, answer)
+    assert isinstance(found, Transient)
+    assert found.may_be_accepted is may_be_accepted
+
+
 def test_response_without_an_id_is_lost() -> None:
     found = error_of(200, {})
     assert isinstance(found, Transient)
