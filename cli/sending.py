@@ -240,6 +240,11 @@ def shown_message(message: PreviewedMessage) -> Text:
         if each["shortened"] or each["too_large"]:
             end = "is shortened" if each["shortened"] else "is too large"
             shown.append(f"\n  on {each['platform']} it {end}: {each['payload_bytes']:,} bytes", "yellow")
+    if (sms := message["sms"]) is not None:
+        usd = [each["usd"] for each in sms["countries"]]
+        price = f", ${min(usd):.4f} to ${max(usd):.4f} at the prices of {sms['prices_as_of']}" if usd else ""
+        end = ", too large" if sms["too_large"] else ""
+        shown.append(f"\n  {sms['segments']} segments ({sms['encoding']}){price}{end}", "yellow" if end else "dim")
     if message["problem"] is not None:
         shown.append(f"\n  {message['problem']}", "red")
     return shown

@@ -10,12 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from functions.send_handler.field_problems import field_problem
 from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields, push_errors
 from masscomm.channels.push import MAX_PAYLOAD_BYTES, PLATFORM_NAMES, payload_bytes, shortened_body
+from masscomm.channels.sms import sms_by_country
 from masscomm.directory.port import Directory
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.limits import FIELDS_OF_SEND, MAX_SOURCE_CHARACTERS, RECORD_STEPS
 from masscomm.domain.preferences import is_member
 from masscomm.domain.push_options import PUSH
+from masscomm.domain.sms_segments import MAX_SEGMENTS, encoding, segments
+from masscomm.domain.sms_settings import MICRO, sms_table
 from masscomm.domain.users import Template, User
 from masscomm.http.problem import FieldError, FieldErrorBody, invalid
 from masscomm.http.unused_content import unused_content
@@ -25,6 +28,7 @@ from masscomm.texts import CodedBody, Text
 
 # The bytes of the ids of notification and send, which are UUIDs.
 _ID_BYTES = 2 * 36
+_SMS = "sms"
 _NAME = Field(max_length=200)
 _SOURCE = Field(max_length=MAX_SOURCE_CHARACTERS)
 
@@ -90,6 +94,29 @@ class PreviewedPlatform(TypedDict):
     """Whether the push fails, because the platform accepts 4,096 bytes."""
 
 
+class PreviewedCountry(TypedDict):
+    """The SMS to a country of the tenant, as it is billed."""
+
+    country: str
+    """ISO 3166, two letters."""
+    segments: int
+    usd: float
+
+
+class PreviewedSms(TypedDict):
+    """An SMS as it is sent, with the way to opt out if its recipients cannot answer STOP."""
+
+    encoding: Literal["GSM-7", "UCS-2"]
+    """That of the SMS with the most segments."""
+    segments: int
+    """The most segments of the SMS to a country; of the text alone if the tenant sends to none."""
+    too_large: bool
+    """Whether the SMS fails, because it has more than 6 segments."""
+    countries: list[PreviewedCountry]
+    prices_as_of: str | None
+    """The day of the prices."""
+
+
 class PreviewedMessage(TypedDict):
     """The message on one channel."""
 
@@ -97,7 +124,8 @@ class PreviewedMessage(TypedDict):
     template: PreviewedTemplate | None
     """Null: a draft, or title and body of the data."""
     fields: dict[str, str] | None
-    """The texts: title, body and url of a push; subject, text and html of an e-mail. Null: there is no message."""
+    """The texts: title, body and url of a push; subject, text and html of an e-mail; text of an SMS. Null: there is no
+    message."""
     missing: list[str]
     """The variables without a value; in the texts, their names in brackets replace them."""
     problem: str | None
@@ -106,6 +134,8 @@ class PreviewedMessage(TypedDict):
     """The code of the reason, with its values."""
     platforms: list[PreviewedPlatform]
     """The push on each platform; empty for another message, and for none."""
+    sms: PreviewedSms | None
+    """Null for another message, and for none."""
 
 
 class PreviewBody(TypedDict):
@@ -193,6 +223,22 @@ def _message(found: Preview, wanted: PreviewRequest) -> PreviewedMessage:
         "problem": found.problem,
         "problem_text": None if found.problem is None else found.problem.body(),
         "platforms": [] if found.channel != PUSH or found.texts is None else _platforms(found.texts, wanted),
+        "sms": None if found.channel != _SMS or found.texts is None else _sms(found.texts.get("text", ""), wanted),
+    }
+
+
+def _sms(text: str, wanted: PreviewRequest) -> PreviewedSms:
+    found = sms_by_country(wanted.club_id, wanted.type, text)
+    longest = max((each.text for each in found), key=segments, default=text)
+    as_of = sms_table().prices_as_of
+    return {
+        "encoding": encoding(longest),
+        "segments": segments(longest),
+        "too_large": segments(longest) > MAX_SEGMENTS,
+        "countries": [
+            {"country": each.country, "segments": each.segments, "usd": each.micro_dollars / MICRO} for each in found
+        ],
+        "prices_as_of": None if as_of is None else as_of.isoformat(),
     }
 
 

@@ -5,7 +5,7 @@ from masscomm.domain.categories import category
 from masscomm.domain.phone_numbers import country_of_subscriber
 from masscomm.domain.provider_errors import CountryNotAllowed, InvalidAddress, Rejected
 from masscomm.domain.sms_segments import MAX_SEGMENTS, segments
-from masscomm.domain.sms_settings import sms_table
+from masscomm.domain.sms_settings import SmsOrigin, sms_table
 
 
 def sms_of(club_id: int, category_name: str, number: str, text: str) -> WrittenSms:
@@ -34,10 +34,22 @@ def sms_of(club_id: int, category_name: str, number: str, text: str) -> WrittenS
     mandatory = category(category_name, club_id).mandatory
     if not text.strip():
         raise Rejected("the text is empty")
+    written = _written(country, origin, text, mandatory=mandatory)
+    if written.segments > MAX_SEGMENTS:  # guard: sms.segments
+        raise Rejected(f"{written.segments} segments, more than {MAX_SEGMENTS}", too_large=True)
+    return written
+
+
+def sms_by_country(club_id: int, category_name: str, text: str) -> list[WrittenSms]:
+    """Return the SMS for a text to each country of a club, also one of more than MAX_SEGMENTS segments."""
+    club, mandatory = sms_table().club(club_id), category(category_name, club_id).mandatory
+    origins = {country: club.origin(country) for country in sorted(club.countries)}
+    return [_written(country, origin, text, mandatory=mandatory) for country, origin in origins.items() if origin]
+
+
+def _written(country: str, origin: SmsOrigin, text: str, *, mandatory: bool) -> WrittenSms:
     # A recipient who cannot answer STOP finds another way in the text.
     if not origin.two_way and not mandatory:  # guard: sms.way_out
         text = f"{text.rstrip()}\n{origin.way_out}"
     count = segments(text)
-    if count > MAX_SEGMENTS:  # guard: sms.segments
-        raise Rejected(f"{count} segments, more than {MAX_SEGMENTS}", too_large=True)
-    return WrittenSms(country, origin, text, count, mandatory, count * table.prices[country])
+    return WrittenSms(country, origin, text, count, mandatory, count * sms_table().prices[country])

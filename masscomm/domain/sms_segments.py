@@ -8,6 +8,7 @@ Source: 3GPP TS 23.038, 6.2.1; AWS End User Messaging SMS, "SMS character limits
 """
 
 from collections.abc import Iterable
+from typing import Literal
 
 MAX_SEGMENTS = 6
 _BASIC = frozenset(
@@ -19,9 +20,14 @@ _KNOWN = _BASIC | _EXTENDED
 _LAST_OF_ONE_UNIT = 0xFFFF
 
 
+def encoding(text: str) -> Literal["GSM-7", "UCS-2"]:
+    """Return the encoding of a text: GSM 03.38 with 7 bits, or UCS-2."""
+    return "GSM-7" if _KNOWN.issuperset(text) else "UCS-2"
+
+
 def segments(text: str) -> int:
     """Return the number of segments of a text; 0 if it is empty."""
-    if _KNOWN.issuperset(text):
+    if encoding(text) == "GSM-7":
         return _packed((2 if character in _EXTENDED else 1 for character in text), alone=160, joined=153)
     return _packed((1 if ord(character) <= _LAST_OF_ONE_UNIT else 2 for character in text), alone=70, joined=67)
 

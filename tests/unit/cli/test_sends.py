@@ -117,6 +117,7 @@ def test_message_is_previewed_for_a_user(server: AnsweringServer) -> None:
         "fields": {"title": "Hello"},
         "missing": [],
         "platforms": [],
+        "sms": None,
         "problem": None,
     }
     server.answers = [

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.errors import CommandError
+from cli.sending import shown_message
 from cli.template import app
 from tests.support.servers.answering_server import AnsweringServer
 from tests.support.servers.http_server import Asked
@@ -32,6 +33,7 @@ def preview(problem: str | None = None) -> dict[str, Any]:
             {"platform": "ios", "body": "one…", "shortened": True, "payload_bytes": 4_096, "too_large": False},
             {"platform": "android", "body": "one", "shortened": False, "payload_bytes": 200, "too_large": False},
         ],
+        "sms": None,
     }
     return {
         "complete": problem is None,
@@ -101,3 +103,17 @@ def test_check_names_templates_with_a_problem(server: AnsweringServer) -> None:
     assert "2 templates, 1 of them cannot be rendered." in shown
     assert run("check")[0] == 0
     assert json.loads(run("check", "--json")[1]) == bad
+
+
+@pytest.mark.parametrize(
+    ("countries", "text"),
+    [
+        ([], "2 segments (GSM-7)"),
+        ([("AT", 0.2), ("DE", 0.1)], "2 segments (GSM-7), $0.1000 to $0.2000 at the prices of 2026-11-01"),
+    ],
+)
+def test_preview_of_an_sms_has_segments_and_prices(countries: list[tuple[str, float]], text: str) -> None:
+    rows = [{"country": country, "segments": 2, "usd": usd} for country, usd in countries]
+    sms = {"encoding": "GSM-7", "segments": 2, "too_large": False, "countries": rows, "prices_as_of": "2026-11-01"}
+    message = preview()["messages"][0] | {"channel": "sms", "fields": {"text": "Hi"}, "platforms": [], "sms": sms}
+    assert text in shown_message(message).plain.splitlines()[-1]

@@ -16,7 +16,9 @@ from tests.support.categories import put_version
 from tests.support.harness.builder import Builder, texts_by_user
 from tests.support.harness.chain import build
 from tests.support.harness.send_api import SendApi
+from tests.support.sms import CLUB, SENDER, SETTINGS, sms_settings
 
+OTHER_SENDER = {"identity": "Club", "two_way": False, "segments_per_s": 10}
 BODY = "{{ user.first_name or 'there' }}: {{ data.kick_off | default('soon') }}, {{ user.attributes.plan }}"
 HTML = "<p>{{ user.first_name }} & {{ data.opponent }}</p>"
 
@@ -227,3 +229,30 @@ def test_a_silent_push_is_previewed_without_texts(api: SendApi) -> None:
 def test_an_invalid_push_has_no_preview(api: SendApi) -> None:
     status, answer = _preview(api, push={"badge": -1, "data": {"from": "x"}})
     assert (status, [each["field"] for each in answer["errors"]]) == (400, ["push.badge", "push.data.from"])
+
+
+def test_preview_of_an_sms_has_segments_and_prices(api: SendApi) -> None:
+    """With the way to opt out, the SMS to one country has a segment more, and is UCS-2."""
+    own = {"senders": {"default": SENDER, "AT": {**OTHER_SENDER, "way_out": "Stop: ☎"}}}
+    settings = SETTINGS | {"tenants": {CLUB: SETTINGS["tenants"][CLUB] | own}}
+    with sms_settings(settings):
+        found = _message(api, channels=["sms"], template="none", data={"title": "t", "body": "a" * 65})
+    assert found["fields"] == {"text": "a" * 65}
+    assert found["sms"] == {
+        "encoding": "UCS-2",
+        "segments": 2,
+        "too_large": False,
+        "countries": [
+            {"country": "AT", "segments": 2, "usd": 0.2},
+            {"country": "DE", "segments": 1, "usd": 0.05},
+        ],
+        "prices_as_of": "2026-11-01",
+    }
+
+
+def test_preview_of_an_sms_without_countries_has_no_price(api: SendApi) -> None:
+    body = "a" * 161 * 6
+    found = _message(api, channels=["sms"], template="none", data={"title": "t", "body": body})
+    sms = {"encoding": "GSM-7", "segments": 7, "too_large": True, "countries": [], "prices_as_of": None}
+    assert found["sms"] == sms
+    assert _message(api, template="none", data={"title": "t", "body": body})["sms"] is None

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 import emailPreview from "../parts/EmailPreview.vue?raw";
 import { newDraft, type Draft } from "./draft";
-import { Latest, previewContentOf, previewRequestFor } from "./preview";
+import { Latest, previewContentOf, previewRequestFor, smsPrice } from "./preview";
 
 function draft(changes: Partial<Draft> = {}): Draft {
   return { ...newDraft("1"), title: "Hello", body: "It works.", recipients: "42", ...changes };
@@ -68,4 +68,13 @@ test("the HTML of an e-mail is in a frame without scripts, forms and windows", (
   expect(frames[0]).toContain('sandbox="allow-same-origin"');
   expect(frames[0]).toContain(':srcdoc="EMPTY"');
   expect(emailPreview).not.toContain("v-html");
+});
+
+test("the price of an SMS is a range over the countries", () => {
+  const sms = { encoding: "GSM-7" as const, segments: 1, too_large: false, prices_as_of: "2026-11-01" };
+  const countries = (...prices: number[]) => prices.map((usd) => ({ country: "DE", segments: 1, usd }));
+  expect(smsPrice({ ...sms, countries: countries(0.2, 0.1) })).toBe("0.10–0.20");
+  expect(smsPrice({ ...sms, countries: countries(0.0045) })).toBe("0.0045");
+  expect(smsPrice({ ...sms, countries: [] })).toBeNull();
+  expect(smsPrice(null)).toBeNull();
 });

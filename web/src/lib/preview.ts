@@ -22,6 +22,15 @@ export function previewRequestFor(content: PreviewRequest, userId: string, local
   return request;
 }
 
+/** Return the price of an SMS in dollars, from the least to the largest one; null if no country has a price. */
+export function smsPrice(sms: Message["sms"]): string | null {
+  const prices = (sms?.countries ?? []).map((each) => each.usd);
+  if (!prices.length) return null;
+  // A segment costs a fraction of a cent in some countries.
+  const [least, most] = [Math.min(...prices), Math.max(...prices)].map((usd) => usd.toFixed(Math.abs(usd) < 0.1 ? 4 : 2));
+  return least === most ? least! : `${least}–${most}`;
+}
+
 /** Runs the latest task once no other was given for a pause; the previous task is aborted. */
 export class Latest {
   private timer: ReturnType<typeof setTimeout> | undefined;
