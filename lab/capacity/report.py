@@ -11,10 +11,12 @@ from functools import cache
 from math import ceil
 from pathlib import Path
 
+from functions.delivery.publish import UNRECORDED
 from infra.cdk.config import DirectoryStateConfig, Environment
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
 from infra.cdk.quotas import QUOTAS as ACCOUNT_QUOTAS
 from lab.capacity import directories as directories_model
+from lab.capacity import messages
 from lab.capacity import metrics_database as metrics_database_model
 from lab.capacity.comparison import (
     Compared,
@@ -51,6 +53,7 @@ from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.digests import MAX_MEMBERS
 from masscomm.domain.frequency_caps import MAX_LIMIT
 from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.recurrences import LEAST_MINUTES
 from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
@@ -452,6 +455,33 @@ def frequency_caps() -> str:
     return table(("sends that count", "item", "read units", "write units", "a million recipients"), rows)
 
 
+def sms_costs() -> str:
+    """Return the table of the prices of SMS."""
+    day, found = messages.sms_prices()
+    rows = [
+        [each.country, each.encoding, f"{each.characters}", f"{each.segments}", dollars(each.dollars)] for each in found
+    ]
+    return table(("country", "encoding", "characters at most", "segments", f"a million SMS, prices of {day}"), rows)
+
+
+def message_requests() -> str:
+    """Return the table of the costs of spend limits, of answers and of the counts of e-mails."""
+    spent, returned, counted = messages.reserved_cost(), messages.given_back_cost(), messages.counted_emails()
+    rows = []
+    for what, units, number in (
+        ("SMS of single sends: the limit of a day", spent, 1),
+        ("SMS of a broadcast: the limit of a day", spent, UNRECORDED),
+        ("SMS that are not sent: their costs given back", returned, 1),
+        ("e-mails of single sends: reputation", counted, 1),
+        ("e-mails of a broadcast: reputation", counted, RANGE_SIZE),
+        ("bounces and complaints: reputation", counted, 1),
+    ):
+        row = [what, f"{number}", f"{units.reads}", f"{units.writes}", dollars(units.dollars() / number)]
+        rows.append(row)
+    rows.append(["answers to SMS: Lambda", "1", "0", "0", dollars(messages.answers_dollars(measured()))])
+    return table(("messages", "in a request", "read units", "write units", "a million"), rows)
+
+
 def digests() -> str:
     """Return the table of the costs of notifications that join digests."""
     rows = []
@@ -567,6 +597,8 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "metrics rows": metrics_rows,
     "metrics database": metrics_database,
     "frequency caps": frequency_caps,
+    "sms": sms_costs,
+    "message requests": message_requests,
     "digests": digests,
     "schedules": schedules,
     "own documents": own_document_records,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL
+from lab.capacity import messages
 from lab.capacity.costs import (
     DAYS_A_MONTH,
     INTERFACE_ENDPOINTS,
@@ -29,6 +30,7 @@ from lab.capacity.report import own_document_records
 from lab.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
 from lab.capacity.workload import Workload, own_documents, result_item, sizes
 from masscomm.directory.own_documents import INDICES
+from masscomm.domain.email_pauses import HOURS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
 from masscomm.kafka import topics
@@ -306,3 +308,18 @@ def test_measured_times_are_plausible() -> None:
         assert line.recipient.wall_s > 0
         assert line.at(500, 512) > line.at(500, VCPU_MB) > line.at(1, VCPU_MB)
     assert [one.provider_ms for one in times.slices] == sorted(one.provider_ms for one in times.slices)
+
+
+def test_sms_cost_their_segments() -> None:
+    """By the dated prices of the local stack: a segment to Germany costs ten cents."""
+    day, found = messages.sms_prices()
+    assert day == "2026-12-01"
+    assert [each.dollars for each in found] == [100_000 * each.segments for each in found]
+    assert [(each.encoding, each.characters) for each in found if each.segments == 1] == [("GSM-7", 160), ("UCS-2", 70)]
+
+
+def test_requests_of_messages_are_those_of_the_adapters() -> None:
+    """A group of SMS writes one item; a counted record two in a transaction, and its check reads each hour."""
+    units = [messages.reserved_cost(), messages.given_back_cost(), messages.counted_emails()]
+    assert [(each.reads, each.writes) for each in units] == [(0, 1), (0, 2), (1 + HOURS, 4)]
+    assert units[0].dollars() == pytest.approx(1e6 * price("dynamodb_write_unit"))
