@@ -326,26 +326,19 @@ def _email(account: Account) -> Iterator[Problem]:
             if name not in verified:
                 identity = _found(ses.get_email_identity, EmailIdentity=name)
                 verified[name] = bool(identity and identity["VerifiedForSendingStatus"])
-        if not (verified[sender] or verified[sender.rpartition("@")[2]]):
+        domain = sender.rpartition("@")[2]
+        # The deployment associates the domain with a tenant of SES.
+        if not (verified[domain] or (verified[sender] and origin.ses_tenant is None)):
             yield Problem(found=f"{sender} is not verified", ask="a verified identity for its domain")
         if origin.ses_tenant is not None:
             yield from _tenant_of_ses(ses, origin)
 
 
 def _tenant_of_ses(ses: Any, origin: EmailOrigin) -> Iterator[Problem]:
-    """https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_CreateTenantResourceAssociation.html"""
+    """https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_GetTenant.html"""
     name = origin.ses_tenant
+    # The deployment makes a tenant that does not exist.
     tenant = _found(ses.get_tenant, TenantName=name)
-    if tenant is None:
-        yield Problem(found=f"the tenant {name} of SES does not exist", ask="create it, and associate its resources")
-        return
-    pages = _pages(ses, "list_tenant_resources", "TenantResources", TenantName=name)
-    resources = {each["ResourceArn"].split(":", 5)[-1] for each in pages}
-    identities = [f"identity/{each}" for each in (origin.address, origin.address.rpartition("@")[2])]
-    if not resources & set(identities):
-        yield Problem(found=f"{origin.address} is not associated with {name}", ask=f"associate {identities[1]} with it")
-    if (used := f"configuration-set/{origin.configuration_set}") not in resources and origin.configuration_set:
-        yield Problem(found=f"{used} is not associated with {name}", ask="associate it")
     if _at(tenant, "Tenant", "SendingStatus") == "DISABLED":
         yield Problem(found=f"SES has paused the tenant {name}", ask="docs/runbooks/email-reputation.md")
 

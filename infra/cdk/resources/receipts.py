@@ -23,6 +23,7 @@ from infra.cdk.resources.call import call
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.logs import log_group
+from infra.cdk.resources.ses_tenants import ses_tenants
 from infra.cdk.resources.topic import topic
 from masscomm.domain.email_settings import table_of
 
@@ -186,6 +187,7 @@ class Receipts(Construct):
             targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
         )
 
+        ses_tenants(self, self._environment, emails, after=configured)
         if emails.ses_tenants:
             events.Rule(
                 self,
