@@ -16,6 +16,7 @@ from tests.faults import (
     delivering,
     digests,
     events,
+    fallbacks,
     flood,
     generations,
     pacing,
@@ -156,6 +157,18 @@ _COMPACT = (
     Cell(
         name="preference_checker killed between the places of a minute and its decisions",
         fault=pacing.checker_killed,
+        load=NO_LOAD,
+        timeout_s=90.0,
+    ),
+    Cell(
+        name="preference_checker killed while fallbacks begin to wait and are decided about",
+        fault=fallbacks.checker_killed,
+        load=NO_LOAD,
+        timeout_s=90.0,
+    ),
+    Cell(
+        name="receipts killed while it lets fallbacks go",
+        fault=fallbacks.receipts_killed,
         load=NO_LOAD,
         timeout_s=90.0,
     ),

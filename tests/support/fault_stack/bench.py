@@ -35,7 +35,7 @@ from local.devstack.demo.oracle import Ask, expect
 from local.devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
 from masscomm.directory.state import StateDirectory
 from masscomm.domain.ids import notification_id
-from masscomm.domain.statuses import TERMINAL, Status
+from masscomm.domain.statuses import TERMINAL, Reason, Status
 from masscomm.errors import Retry
 from masscomm.kafka.admin import KafkaAdmin
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -370,7 +370,7 @@ class Bench:
         except RecordsError:  # The partition had another leader; the reader now knows the new one.
             records = self.outcomes.of(sent.send_id)
         for record in {record["record_id"]: record for record in records}.values():
-            if (record["step"] == "receipt") is not by_receipts:
+            if (record["step"] == "receipt") is not by_receipts or record["channel"] != sent.channel:
                 continue
             for user_id, index in zip(record["user_ids"], record["result_index"], strict=True):
                 result = record["results"][index]
@@ -505,17 +505,21 @@ class Bench:
         result.wrong += [f"{count} recipients: {problem}" for problem, count in wrong.items()]
 
     def _expected_status(self, sent: Sent) -> SendStatus:
-        fates = Counter(fate for user_id, fate in self._decided(sent) if user_id not in sent.uncounted)
-        receipt_outcomes = Counter(status for status, _ in sent.receipt_outcomes.values())
+        """Return the counts of a send over all its channels."""
+        parts = [each for each in self.sends if each.send_id == sent.send_id]
+        fates, receipt_outcomes = Counter[str](), Counter[str]()
+        for each in parts:
+            fates.update(fate for user_id, fate in self._decided(each) if user_id not in each.uncounted)
+            receipt_outcomes.update(status for status, _ in each.receipt_outcomes.values())
         return SendStatus(
-            requested=len(sent.fates) - len(sent.uncounted),
+            requested=sum(len(each.fates) - len(each.uncounted) for each in parts),
             suppressed={fate: count for fate, count in fates.items() if fate not in _MEASURES},
             sent=fates["sent"] - receipt_outcomes.total(),
             failed=sum(count for fate, count in fates.items() if fate in _FAILED),
             in_flight=0,
             delivered=receipt_outcomes[Status.DELIVERED],
             bounced=receipt_outcomes[Status.BOUNCED],
-            cancelled=fates["cancelled"],
+            cancelled=sum(count for fate, count in fates.items() if _MEASURES.get(fate) == Status.CANCELLED),
         )
 
     def _metric_error(self, sent: Sent, result: Result) -> int:
@@ -588,6 +592,7 @@ _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
 _MEASURES = {
     **{status: status for status in ("sent", "expired", "cancelled", "digested")},
     **dict.fromkeys(sorted(_FAILED), "failed"),
+    Reason.REPLACED: Status.CANCELLED,
 }
 
 _COUNTED = ("requested", "suppressed", *dict.fromkeys(_MEASURES.values()), Status.DELIVERED, Status.BOUNCED)
