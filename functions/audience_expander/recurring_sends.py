@@ -34,7 +34,7 @@ from masscomm.domain.fallbacks import channels_of, ends_before, fallbacks_text
 from masscomm.domain.ids import chunk_id, recurring_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, Window
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
-from masscomm.domain.lanes import Lane
+from masscomm.domain.lanes import NOT_CRITICAL, Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.pace import ends_late, spread_ms_in
 from masscomm.domain.push_options import push_text, shows_own
@@ -71,8 +71,6 @@ from masscomm.stores.schedules.port import Schedules
 from masscomm.stores.sends.port import Sends
 
 _PAUSING = frozenset(PauseReason)
-# The fields that a send of a critical category does not have.
-_NOT_CRITICAL = ("audience", "digest", "per_minute", "spread_over")
 
 
 class _Decision(NamedTuple):
@@ -257,7 +255,7 @@ def _refusal(schedule: Schedule, context: Mapping[str, str]) -> PauseReason | No
         return PauseReason.CATEGORY_RETIRED
     names = [send.get("data", {}).keys() | own.keys() for own in ({}, *send.get("recipient_data", {}).values())]
     # As POST /v1/sends, which refuses them together.
-    if category(send["type"]).critical and any(send.get(name) for name in _NOT_CRITICAL):
+    if category(send["type"]).critical and any(send.get(name) for name in NOT_CRITICAL):
         return PauseReason.NOT_PERMITTED
     is_urgent = send.get("priority") == Lane.CRITICAL
     further = scopes_of_send(send["type"], names, is_critical=is_urgent, shows_own=shows_own(send.get("push")))

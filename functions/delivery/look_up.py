@@ -11,16 +11,15 @@ from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S, quiet_decisi
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import DirectoryView, address_of
 from masscomm.directory.layers import related_to
-from masscomm.directory.port import Directory, Related
+from masscomm.directory.port import Directory, Layers, Related
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.email_pauses import pause_key, waits_for_pause
 from masscomm.domain.fallbacks import Verdict
 from masscomm.domain.lanes import Lane
-from masscomm.domain.memberships import Membership
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.sends import SendControl
-from masscomm.domain.users import User, UserSettings
+from masscomm.domain.users import User
 from masscomm.errors import Retry
 from masscomm.stores.delayed_records.port import key_in, record_id_in
 from masscomm.stores.sends.port import Sends, send_of
@@ -82,18 +81,8 @@ class LookUp:
         late_users = self._begin(partial(self.directory.users_and_layers, club_ids=clubs, related=related), late)
         direct_settings = self._begin(partial(self.directory.layers, club_ids=clubs, related=related), direct)
         devices = _merged(self._begin(self.directory.devices, pushed))
-        users: dict[int, User] = {}
-        settings: dict[int, UserSettings] = {}
-        tenants: dict[int, UserSettings] = {}
-        tenant_users: dict[tuple[int, int], UserSettings] = {}
-        memberships: dict[str, Membership] = {}
-        for part in (*direct_settings, *late_users):
-            found = part.result()
-            users |= found.users
-            settings |= found.settings
-            tenants |= found.tenants
-            tenant_users |= found.tenant_users
-            memberships |= found.memberships
+        layers = Layers.merged(part.result() for part in (*direct_settings, *late_users))
+        users, settings = layers.users, layers.settings
         suppressed = self._suppressed(questions, users, now_ms)
         to_recheck = [
             users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.late_after_s)
@@ -117,9 +106,9 @@ class LookUp:
             views.append(
                 DirectoryView(
                     settings=settings,
-                    tenants=tenants,
-                    tenant_users=tenant_users,
-                    memberships=memberships,
+                    tenants=layers.tenants,
+                    tenant_users=layers.tenant_users,
+                    memberships=layers.memberships,
                     devices=devices,
                     users=users if each.is_late else None,  # guard: delivery.delayed_users
                     suppressed=suppressed.get(each.delivery.club_id, ()),

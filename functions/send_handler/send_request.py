@@ -51,7 +51,7 @@ from masscomm.domain.digests import (
     read_digest,
 )
 from masscomm.domain.fallbacks import CONDITIONS, Fallback, ends_before, fallbacks_text, unreported
-from masscomm.domain.lanes import Lane
+from masscomm.domain.lanes import NOT_CRITICAL, Lane
 from masscomm.domain.limits import (
     FIELDS_OF_SEND,
     MAX_PARTS,
@@ -555,9 +555,7 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
         if not wrong.intersection(fields):
             errors += rule(send)
     if _is_critical(send, wrong, clock.now_ms()):
-        for fields, rule in _CRITICAL_RULES:
-            if not wrong.intersection(fields):
-                errors += rule(send)
+        errors += _critical_errors(send, wrong)
     if errors:
         errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
         raise invalid(errors)
@@ -625,23 +623,19 @@ def _is_critical(send: SendRequest, wrong: Set[str], now_ms: int) -> bool:
     return "type" not in wrong and (is_critical(send.type, now_ms) or category(send.type).critical)
 
 
-def _critical_audience_errors(send: SendRequest) -> list[FieldError]:
-    if send.audience is None:
-        return []
+def _critical_errors(send: SendRequest, wrong: Set[str]) -> list[FieldError]:
+    """Return the errors of fields that a send in the critical lane does not have."""
+    given = [name for name in NOT_CRITICAL if name not in wrong and getattr(send, name) is not None]
+    return [_critical_error(send, name) for name in given]  # guard: sends.critical_fields
+
+
+def _critical_error(send: SendRequest, name: str) -> FieldError:
+    if name != "audience":
+        text = Text.DIGEST_OF_CRITICAL if name == "digest" else Text.PACE_OF_CRITICAL
+        return FieldError(name, text.filled())
     if send.priority == Lane.CRITICAL:
-        return [FieldError("priority", Text.AUDIENCE_NOT_BULK.filled())]
-    return [FieldError("type", Text.AUDIENCE_OF_CRITICAL.filled())]
-
-
-def _critical_digest_errors(send: SendRequest) -> list[FieldError]:
-    return [] if send.digest is None else [FieldError("digest", Text.DIGEST_OF_CRITICAL.filled())]
-
-
-def _critical_pace_errors(send: SendRequest) -> list[FieldError]:
-    given = [name for name in ("spread_over", "per_minute") if getattr(send, name) is not None]
-    if given:  # guard: pace.critical
-        return [FieldError(given[0], Text.PACE_OF_CRITICAL.filled())]
-    return []
+        return FieldError("priority", Text.AUDIENCE_NOT_BULK.filled())
+    return FieldError("type", Text.AUDIENCE_OF_CRITICAL.filled())
 
 
 def _audience_part_errors(send: SendRequest) -> list[FieldError]:
@@ -716,12 +710,6 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
     (("per_minute", "spread_over", "to_users"), _pace_errors),
     (("recipient_data", "to_users"), _recipient_data_errors),
     (("channels", "type", "club_id", "priority", "digest", "push"), _fallback_errors),
-)
-# Those of a send in the critical lane.
-_CRITICAL_RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]], ...] = (
-    (("audience",), _critical_audience_errors),
-    (("digest",), _critical_digest_errors),
-    (("per_minute", "spread_over"), _critical_pace_errors),
 )
 
 

@@ -9,10 +9,10 @@ A look-up has four different results. A caller must not mistake one for another:
 - a failure of the look-up, for all or some of the ids → Retry
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from masscomm.directory.person import Person
 from masscomm.domain.memberships import Membership
@@ -72,6 +72,18 @@ class Layers(NamedTuple):
     tenant_users: dict[tuple[int, int], UserSettings]
     # Id (masscomm.domain.memberships) → the row about an object that a user follows.
     memberships: dict[str, Membership]
+
+    @classmethod
+    def merged(cls, parts: "Iterable[Layers]") -> Self:
+        """Return the rows of several look-ups together."""
+        found = cls({}, {}, {}, {}, {})
+        for part in parts:
+            found.users.update(part.users)
+            found.settings.update(part.settings)
+            found.tenants.update(part.tenants)
+            found.tenant_users.update(part.tenant_users)
+            found.memberships.update(part.memberships)
+        return found
 
 
 class Directory(Protocol):

@@ -21,6 +21,8 @@ class Lane(StrEnum):
     CRITICAL = "critical"
 
 
+# The fields of a request for a send that uses other lanes than CRITICAL.
+NOT_CRITICAL = ("audience", "digest", "spread_over", "per_minute")
 BROADCASTS = tuple(lane for lane in Lane if lane.startswith(Lane.BULK))
 
 

@@ -2006,7 +2006,7 @@ MUTANTS = (
         "A recipient that waits for its minute is not taken for a scheduled one.",
         Returns("SEND_AT"),
     ),
-    Mutant("pace.critical", "A critical send with a pace is refused over REST."),
+    Mutant("sends.critical_fields", "A critical send with a pace is refused over REST.", Returns("[]")),
     Mutant("pace.after_the_end", "A spread that ends after its send is refused over REST."),
     Mutant("pace.late_occurrence", "An occurrence that is too late for its spread is skipped."),
     Mutant(

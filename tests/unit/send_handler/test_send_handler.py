@@ -278,7 +278,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.kills(guard="pace.critical")
+@pytest.mark.kills(guard="sends.critical_fields")
 @pytest.mark.kills(guard="pace.after_the_end")
 @pytest.mark.parametrize(("values", "field"), INVALID, ids=lambda value: str(value)[:40])
 def test_an_invalid_field_is_named_and_nothing_is_sent(api: SendApi, values: dict[str, Any], field: str) -> None:
