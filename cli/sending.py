@@ -174,6 +174,8 @@ def show_dry_run(body: DryRunBody, console: Terminal) -> None:
     for channel in body["channels"]:
         simulated = sum(each["count_total"] for each in channel["reasons"] if each["status"] in _AFTER_DELIVERY)
         table.add_row(channel["channel"], "deliverable", f"{channel['deliverable'] - simulated:,}")
+        if channel["if_needed"]:
+            table.add_row("", "if the channel before it is not sent", f"{channel['if_needed']:,}")
         for each in channel["reasons"]:
             end = " ".join(filter(None, (each["status"], each["reason"] and f"({each['reason']})")))
             table.add_row("", end, f"{each['count_total']:,}", each["first_at"] or "", each["last_at"] or "")

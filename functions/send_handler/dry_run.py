@@ -68,6 +68,8 @@ class DryRunChannel(TypedDict):
     """Notifications that a provider would get at the send's time."""
     collected: int
     """Notifications that would wait in digests of their users."""
+    if_needed: int
+    """Notifications of a fallback that a provider would get if those on the channel before it are not sent."""
     suppressed: int
     failed: int
     expired: int
@@ -275,6 +277,8 @@ def _warnings_of(recipients: _Recipients, found: Forecast, examined: int) -> Ite
 def _channel(name: str, found: Forecast, total: int) -> DryRunChannel:
     """Return the numbers of a channel, scaled to `total` recipients."""
     counts = _scaled(found.ends.get(name, {}), total)
+    if_needed = sum(n for end, n in counts.items() if end.is_conditional)
+    counts = {end: n for end, n in counts.items() if not end.is_conditional}
     by_status = {status: sum(n for end, n in counts.items() if end.status is status) for status in Status}
     return {
         "channel": name,
@@ -283,6 +287,7 @@ def _channel(name: str, found: Forecast, total: int) -> DryRunChannel:
         "held": by_status[Status.HELD],
         "scheduled": by_status[Status.SCHEDULED],
         "collected": by_status[Status.COLLECTED],
+        "if_needed": if_needed,
         "suppressed": by_status[Status.SUPPRESSED],
         "failed": by_status[Status.FAILED],
         "expired": by_status[Status.EXPIRED],

@@ -15,7 +15,7 @@ from masscomm.channels.provider import Sms
 from masscomm.channels.provider_calls import Caller
 from masscomm.channels.senders import senders_of
 from masscomm.clock import Clock, FixedClock
-from masscomm.decisions import delivery, messages, plan
+from masscomm.decisions import delivery, fallbacks, messages, plan
 from masscomm.decisions.caps import caps_for, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.digests import forecast_digests
@@ -27,6 +27,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.email_settings import ClubEmails, EmailOrigin, EmailTable
+from masscomm.domain.fallbacks import failed, waiting_for
 from masscomm.domain.locales import read_locale
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.provider_errors import CountryNotAllowed, ProviderError
@@ -51,6 +52,8 @@ class End(NamedTuple):
 
     status: Status
     reason: Reason | None = None
+    # Whether it is published only if the notification on an earlier channel is not sent.
+    is_conditional: bool = False
 
 
 class Sample(NamedTuple):
@@ -89,13 +92,26 @@ class Forecast:
     refused_sms: Counter[str] = field(default_factory=Counter)
     # The number of users without a row in the directory, or with one of another club.
     unknown_users: int = 0
+    # Channel → the users whose notification there ends unsent.
+    unsent: dict[str, set[int]] = field(default_factory=dict)
 
-    def add(self, channel: str, end: End, wait: "Wait | None" = None) -> None:
+    def add(self, channel: str, user_id: int, end: End, wait: "Wait | None" = None) -> None:
         """Add a notification that ends so, after its last wait."""
+        if failed(end.status):
+            self.unsent.setdefault(channel, set()).add(user_id)
         if wait is not None and end.status in PUBLISHED:
             end = End(wait.status)
             self.add_wait(channel, wait)
         self.ends.setdefault(channel, Counter())[end] += 1
+
+    def add_conditional(self, channel: str, others: "Forecast") -> None:
+        """Add the notifications that are decided about only if those on an earlier channel are not sent."""
+        counts = self.ends.setdefault(channel, Counter())
+        for end, count in others.ends.get(channel, {}).items():
+            # The others end unsent in any case.
+            counts[end if failed(end.status) else End(Status.SCHEDULED, is_conditional=True)] += count
+        for sample in others.samples:
+            self.add_sample(sample)
 
     def add_wait(self, channel: str, wait: "Wait") -> None:
         """Add the time at which a notification is released."""
@@ -202,8 +218,19 @@ class DryRun:
         chunk = Chunk(
             request=request, lane=lane_of_send(record, topic), is_new=True, queued=False, send_at=send_at_of(record)
         )
+        self._forecast(found, fallbacks.active(chunk), view, now_ms)
+        # Channel → the users whose notification there waits for no other one.
+        all_users, at_once = set(request.user_ids), dict[str, set[int]]()
+        for channel, (earlier, _) in waiting_for(request.fallbacks, request.channels).items():
+            now = at_once[channel] = at_once.get(earlier, all_users) & found.unsent.get(earlier, set())
+            self._forecast(found, _on_channel(chunk, channel, now), view, now_ms)
+            others = Forecast()
+            self._forecast(others, _on_channel(chunk, channel, all_users - now), view, now_ms)
+            found.add_conditional(channel, others)
+
+    def _forecast(self, found: Forecast, chunk: Chunk, view: plan.DirectoryView, now_ms: int) -> None:
         builds: list[tuple[BuildRequested, int, Wait | None]] = []
-        pending = [_Request(chunk, now_ms)]
+        pending = [_Request(chunk, now_ms)] if chunk.request.positions else []
         while pending:
             asked = pending.pop()
             planned = self._planned(asked, view)
@@ -249,7 +276,7 @@ class DryRun:
             for outcome in each.outcomes:
                 status = outcome.decision.status
                 if status is not None and status not in (Status.SCHEDULED, Status.HELD):
-                    found.add(each.channel, End(status, outcome.decision.reason), wait)
+                    found.add(each.channel, outcome.user_id, End(status, outcome.decision.reason), wait)
 
     def _build(
         self,
@@ -264,9 +291,10 @@ class DryRun:
         built: list[tuple[DeliveryRequested, int, Wait | None]] = []
         for (build, now_ms, wait), key in zip(builds, keys, strict=True):
             written, parts = messages.write(build, known.users, templates[key])
-            for decision in written.decisions.values():
+            users = dict(zip(build.positions, build.user_ids, strict=True))
+            for position, decision in written.decisions.items():
                 if decision.status is not None:
-                    found.add(build.channel, End(decision.status, decision.reason))
+                    found.add(build.channel, users[position], End(decision.status, decision.reason))
             built += [(messages.delivery_record(build, part, {}, now_ms=now_ms), now_ms, wait) for part in parts]
         devices = self._devices([record for record, _, _ in built])
         for record, now_ms, wait in built:
@@ -311,7 +339,7 @@ class DryRun:
             # Without a result, the message waits for the endpoint of a new device.
             decision = SENT if result is None else result.decision
             end = End(decision.status or Status.SENT, decision.reason)
-            found.add(record.channel, end, wait)
+            found.add(record.channel, recipient.user_id, end, wait)
             found.refused_sms.update(
                 answer.error.country for _, answer in answers if isinstance(answer.error, CountryNotAllowed)
             )
@@ -323,6 +351,13 @@ class DryRun:
                 texts = {column.field: column.value_at(recipient.row) for column in record.content}
                 language = locale or users[recipient.user_id].locale or DEFAULT_LOCALE
                 found.add_sample(Sample(record.channel, language, recipient.user_id, texts))
+
+
+def _on_channel(chunk: Chunk, channel: str, users: Collection[int]) -> Chunk:
+    """Return some recipients of a chunk on one channel, which waits for no other one."""
+    request = chunk.request
+    indices = [index for index, user_id in enumerate(request.user_ids) if user_id in users]
+    return chunk._replace(request=request.part(indices, channels=[channel], fallbacks=None))
 
 
 def _answer(call: Call) -> CallAnswer:

@@ -129,6 +129,26 @@ def dry_run(
     return api.call(json.dumps(PLAIN | fields), path="/v1/dry-runs", headers=headers, authorizer=authorizer)
 
 
+FALLBACK = {"channel": "email", "if": "not_sent", "after": "10m"}
+
+
+def test_fallbacks_are_counted_at_once_or_if_needed(api: SendApi) -> None:
+    """Users 1 and 9 get a push, and the e-mail if that is not sent; 2 and 5 get no push, so that the e-mail goes at
+    once. 3 has opted out of both, and 6 has no address.
+    """
+    _, body, _ = dry_run(api, to_users=[1, 2, 3, 5, 6, 9], channels=["push", FALLBACK])
+    push, email = body["channels"]
+    assert [push[name] for name in ("deliverable", "held", "if_needed", "suppressed")] == [2, 1, 0, 3]
+    assert [email[name] for name in ("deliverable", "held", "if_needed", "suppressed")] == [2, 0, 2, 2]
+    assert (email["scheduled"], body["requested"], body["reached"]) == (0, 12, 5)
+    assert {each["reason"]: each["count_total"] for each in email["reasons"]} == {"opted_out": 1, "no_address": 1}
+
+
+def test_each_fallback_is_counted_after_the_one_before_it(api: SendApi) -> None:
+    _, body, _ = dry_run(api, to_users=[1, 2, 14], channels=["push", FALLBACK, FALLBACK | {"channel": "sms"}])
+    assert [(each["deliverable"], each["if_needed"]) for each in body["channels"]] == [(2, 0), (1, 1), (0, 0)]
+
+
 @pytest.mark.guarantee("dry_run.nothing_is_sent")
 def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
     authorizer = EVERY_SCOPE | {"club_ids": "7", "recipients_a_day": "1", "principalId": "k"}

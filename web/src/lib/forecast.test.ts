@@ -7,10 +7,10 @@ const forecast = {
   dry_run: true, requested: 12, duplicates: 0, estimated: false, samples: [], warnings: [],
   channels: [
     {
-      channel: "push", requested: 10, deliverable: 4, held: 2, scheduled: 0, suppressed: 3, failed: 1, expired: 0,
+      channel: "push", requested: 10, deliverable: 4, held: 2, scheduled: 0, if_needed: 0, suppressed: 3, failed: 1, expired: 0,
       reasons: [reason("failed", "template_error", 1), reason("suppressed", "no_device", 3), reason("held", null, 2)],
     },
-    { channel: "email", requested: 2, deliverable: 2, held: 0, scheduled: 0, suppressed: 0, failed: 0, expired: 0, reasons: [] },
+    { channel: "email", requested: 2, deliverable: 1, held: 0, scheduled: 0, if_needed: 1, suppressed: 0, failed: 0, expired: 0, reasons: [] },
   ],
 } as unknown as Forecast;
 
@@ -25,6 +25,6 @@ test("lines begin with what arrives, and end with the reasons against it", () =>
 
 test("the groups of all channels add up to the requested notifications", () => {
   const sums = sumsOf(forecast);
-  expect(sums).toEqual({ arrives: 6, waits: 2, not: 4 });
-  expect(sums.arrives + sums.waits + sums.not).toBe(forecast.requested);
+  expect(sums).toEqual({ arrives: 5, waits: 2, needed: 1, not: 4 });
+  expect(sums.arrives + sums.waits + sums.needed + sums.not).toBe(forecast.requested);
 });
