@@ -123,6 +123,18 @@ def first_waits(text: str | None, channels: Sequence[str]) -> Fallback | None:
     return next((each for each in fallbacks_in(text) if channels and each.channel == channels[0]), None)
 
 
+def chain_of(text: str | None, channels: Sequence[str], channel: str) -> list[tuple[str, Fallback | None]]:
+    """Return a channel with those that wait for it and for which it waits, in their order; empty if there are none."""
+    waiting = waiting_for(text, channels)
+    chains: list[list[tuple[str, Fallback | None]]] = []
+    for name in channels:
+        fallback = waiting[name][1] if name in waiting else None
+        if fallback is None:
+            chains.append([])
+        chains[-1].append((name, fallback))
+    return next((each for each in chains if len(each) > 1 and channel in dict(each)), [])
+
+
 def without(text: str | None, channel: str) -> str | None:
     """Return fallbacks without that of a channel, which waits no longer."""
     return fallbacks_text(each for each in fallbacks_in(text) if each.channel != channel)

@@ -61,6 +61,7 @@ def described(
         "expires_at_ms": record.expires_at,
         "per_minute": record.per_minute,
         "spread_over_ms": record.spread_over_ms,
+        "fallbacks": record.fallbacks,
     }
     send = Send(key=key, source=source, **(known | more))
     if (reason := _not_kept(send, record, lane)) is not None:

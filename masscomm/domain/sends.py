@@ -182,6 +182,8 @@ class Send:
     # The pace of the send.
     per_minute: int | None = None
     spread_over_ms: int | None = None
+    # The conditions of its channels, as JSON (masscomm.domain.fallbacks).
+    fallbacks: str | None = None
     # None: no caller of the REST API chose the id.
     parts: Parts | None = None
     is_to_audience: bool = False

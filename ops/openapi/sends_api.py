@@ -117,6 +117,7 @@ OPERATIONS = {
             "totals": _TOTALS,
             "conservation": {"terminal": 3, "ok": True},
             "complete": True,
+            "fallbacks": [{"channel": "email", "waits_for": "push", "if": "not_sent", "after": "10m"}],
         },
         headers=WATERMARK,
         problems=_NOT_FOUND,
@@ -220,6 +221,7 @@ OPERATIONS = {
         | {
             "notification": NOTIFICATION,
             "notification_id": notification_id(SEND_ID, 42, "push"),
+            "chain": [],
             "timeline": [_SENT],
         },
         headers=WATERMARK,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict
 
+from functions.sends_api.routes.conditions import NotificationOfChain, chain_of_notification
 from functions.sends_api.routes.known_sends import KnownSends
 from functions.sends_api.routes.recipients import log_is_off
 from functions.sends_api.routes.words import DecidedBy, decided_by, in_words
@@ -57,6 +58,8 @@ class NotificationBody(TypedDict):
     """The status and its reason in words."""
     decided_by: DecidedBy | None
     """The data of the decision, as in `timeline`."""
+    chain: list[NotificationOfChain]
+    """The user's notifications of which each waits for the one before it, this one included; [] if it is none."""
     timeline: list[StepBody]
     """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
     since: str | None
@@ -79,7 +82,8 @@ class NotificationRoute:
         if named is None or user_id is None:
             raise _not_found()
         send_id, key = named[1], RecipientKey(user_id, named[3])
-        send = KnownSends(self.store, self.sends, self.clock).find(send_id, clubs).totals
+        known = KnownSends(self.store, self.sends, self.clock).find(send_id, clubs)
+        send = known.totals
         found = self.store.timeline(send_id, send.club_id, key)
         if found is None:
             raise log_is_off()
@@ -100,6 +104,7 @@ class NotificationRoute:
             "reason": reason,
             "decision": in_words(present.status, reason, by),
             "decided_by": by,
+            "chain": chain_of_notification(known.send, user_id, key.channel),
             "timeline": _timeline(found.rows),
             "since": rfc3339(found.since),
             "watermark": rfc3339(found.watermark),

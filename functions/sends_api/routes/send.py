@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
+from functions.sends_api.routes.conditions import ConditionOfChannel, conditions_of
 from functions.sends_api.routes.known_sends import KnownSend, KnownSends, with_requested
 from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from masscomm.clock import Clock
@@ -177,6 +178,8 @@ class SendBody(TypedDict):
     control: ControlOfSend | None
     pace: PaceOfSend | None
     """Of a send with a pace, while the send is registered."""
+    fallbacks: list[ConditionOfChannel]
+    """The channels that wait for another one, while the send is registered."""
     expansion: ExpansionOfSend | None
     """Of a send to an audience, while the send is registered."""
     cancellation: CancellationOfSend | None
@@ -231,6 +234,7 @@ class SendRoute:
             "complete": counted.state(now_ms) in FINAL,
             "control": _control(send.control),
             "pace": self._pace(send),
+            "fallbacks": conditions_of(send),
             "expansion": _expansion(send.expansion) if send.is_to_audience else None,
             "cancellation": self._cancellation(counted, now_ms),
             "generated_at": time_of_ms(now_ms),

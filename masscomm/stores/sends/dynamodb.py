@@ -40,9 +40,9 @@ _FALLBACK = "fallback#"
 # The keys of items that belong to no send: no send's id contains the sign #.
 _CHANGED, _POSITION = "#changed", {"send_id": {"S": "#position"}, "part": {"S": "counts"}}
 # The largest item of a send, its names included, and what its message has in addition to the packed texts.
-_BYTES = 3_000
+_BYTES = 4_000
 # The attributes of the item of a send, by their type in DynamoDB.
-_TEXTS = ("principal", "content", "recipients", "type", "reference", "send_at_local", "not_kept")
+_TEXTS = ("principal", "content", "recipients", "type", "reference", "send_at_local", "not_kept", "fallbacks")
 _NUMBERS = ("requested_at_ms", "chunks", "users", "send_at_ms", "expires_at_ms", "per_minute", "spread_over_ms")
 _OF_CONTROL = ("cancelled_at_ms", "published_before", "paused_at_ms", "resumed_at_ms")
 _OF_PACE = [each.name for each in fields(PaceBook)]

@@ -105,6 +105,7 @@ class SendsContract:
             expires_at_ms=NOW + 9,
             per_minute=7,
             spread_over_ms=60_000,
+            fallbacks='[{"channel":"email","if":"not_sent","after":"10m"}]',
             parts=Parts(count=3, registered=1, chunks=2, chunk_size=50),
             is_to_audience=True,
             expansion=replace(ENDED, error="why", can_begin_again=True),

@@ -18,6 +18,7 @@ KEY, NEW = SendKey(7, "s"), SendKey(7, "new")
 OTHER = Clubs(frozenset({8}))
 AT = "2023-11-14T22:13:20Z"
 HOUR = 3_600_000
+FALLBACKS = '[{"channel":"email","if":"not_sent","after":"10m"}]'
 
 
 @pytest.fixture
@@ -302,6 +303,19 @@ def test_invalid_pace_is_refused(api: ControlApi, value: str) -> None:
     accept(api, per_minute=10)
     assert refused(move, api, f'{{"per_minute": {value}}}')[0] == 400
     assert control_of(api, NEW).revision == 0
+
+
+@pytest.mark.parametrize(
+    ("fallbacks", "found"),
+    [
+        (FALLBACKS, [{"channel": "email", "waits_for": "push", "if": "not_sent", "after": "10m"}]),
+        (None, []),
+        ('[{"channel":"email","if":"of a later version","after":"10m"}]', []),
+    ],
+)
+def test_send_shows_the_conditions_of_its_channels(api: ControlApi, fallbacks: str | None, found: Any) -> None:
+    accept(api, channels=("push", "email"), fallbacks=fallbacks)
+    assert api.send_route.answer("new", {}, OWN)["fallbacks"] == found
 
 
 def test_send_shows_its_pace_and_its_expected_end(api: ControlApi) -> None:

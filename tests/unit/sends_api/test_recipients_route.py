@@ -163,6 +163,23 @@ def test_a_notification_has_its_statuses_in_order() -> None:
     assert notification("s.3.push")["timeline"][0]["reason"] == "unknown_user"
 
 
+def test_notification_shows_the_chain_of_its_fallbacks() -> None:
+    """E-mail waits for the push, and SMS for the e-mail."""
+    register = InMemorySends(FixedClock())
+    text = '[{"channel":"email","if":"not_sent","after":"10m"},{"channel":"sms","if":"not_delivered","after":"2h"}]'
+    channels = ("push", "email", "sms")
+    register.put(Send(key=SendKey(7, "s"), source=Source.REST, requested_at_ms=1, channels=channels, fallbacks=text))
+    route = NotificationRoute(store(LOG), register, FixedClock())
+    chain = route.answer("s.1.push", {}, OWN)["chain"]
+    assert [(each["channel"], each["if"], each["after"]) for each in chain] == [
+        ("push", None, None),
+        ("email", "not_sent", "10m"),
+        ("sms", "not_delivered", "2h"),
+    ]
+    assert chain[1]["links"] == {"self": "/v1/notifications/s.1.email"}
+    assert notification("s.1.push")["chain"] == []
+
+
 def test_an_accepted_send_has_no_recipients_yet() -> None:
     register = InMemorySends(FixedClock())
     register.put(
