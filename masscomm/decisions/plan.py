@@ -457,7 +457,9 @@ def going_part(request: RecheckRequested, positions: Collection[int], by: str) -
         positions: The recipients.
         by: The id of the record that has decided.
     """
-    record_id = released_id(request.record_id, f"{FALLBACK}.{by}", request.range_start, request.range_end)
+    # The record that waits for the channel has another id.
+    why = f"{FALLBACK}.goes.{by}"  # guard: fallbacks.own_record
+    record_id = released_id(request.record_id, why, request.range_start, request.range_end)
     return request.part(
         _indices(request, set(positions)),
         record_id=record_id,

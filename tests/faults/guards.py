@@ -1974,6 +1974,11 @@ MUTANTS = (
         "The consumer of outcomes has passed a time once it has committed each record before.",
         Returns("True"),
     ),
+    Mutant(
+        "fallbacks.own_record",
+        "The records of recipients whose fallback goes and of those that wait have different ids.",
+        Becomes('f"{FALLBACK}.{by}"'),
+    ),
     Mutant("fallbacks.decided_once", "Of two decisions about a fallback, the first one stays.", Always()),
     Mutant(
         "fallbacks.stored_before_produced",

@@ -58,6 +58,18 @@ def test_suppressed_notification_lets_its_fallback_go_at_once(chain: FallbackCha
     assert chain.delay_store.items == {}
 
 
+@pytest.mark.kills(guard="fallbacks.own_record")
+def test_fallbacks_that_go_and_that_wait_have_own_records(chain: FallbackChain) -> None:
+    """Outcome records with one id count once: those of two kinds of recipients must differ."""
+    chain.directory.put(UserSettings(user_id=1, categories={"news": False}))
+    chain.request([1, 2])
+    chain.after(minutes=11)
+    assert chain.of_user(1)["email"] == ("suppressed", "opted_out")
+    assert chain.of_user(2)["email"] == NOT_NEEDED
+    contents = {(each.record_id, tuple(each.user_ids)) for each in chain.outcomes()}
+    assert len({record_id for record_id, _ in contents}) == len(contents)
+
+
 def test_preferences_are_checked_again_before_a_fallback(chain: FallbackChain) -> None:
     chain.push.fail = lambda _: Transient("throttled", throttled=True)
     chain.request([1, 2])
