@@ -416,6 +416,17 @@ class CodedBody(TypedDict):
     """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
 
 
+ConditionOfChannel = TypedDict(
+    "ConditionOfChannel",
+    {
+        "channel": str,
+        "waits_for": str,
+        "if": str,
+        "after": str,
+    },
+)
+
+
 class Conservation(TypedDict):
     """Whether all recipients are accounted for."""
 
@@ -838,6 +849,8 @@ class DryRunChannel(TypedDict):
     """Notifications that a provider would get at the send's time."""
     collected: int
     """Notifications that would wait in digests of their users."""
+    if_needed: int
+    """Notifications of a fallback that a provider would get if those on the channel before it are not sent."""
     suppressed: int
     failed: int
     expired: int
@@ -1189,6 +1202,9 @@ class NotificationBody(TypedDict):
     """The status and its reason in words."""
     decided_by: DecidedBy | None
     """The data of the decision, as in `timeline`."""
+    chain: list[NotificationOfChain]
+    """The user's notifications of which each waits for the one before it, this one included, while the send is
+registered; empty: it is none of them."""
     timeline: list[StepBody]
     """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
     since: str | None
@@ -1217,6 +1233,17 @@ class NotificationFields(TypedDict):
     """Users by conditions."""
     unit_attribute: NotRequired[str]
     """The attribute of users that has the event's unit."""
+
+
+NotificationOfChain = TypedDict(
+    "NotificationOfChain",
+    {
+        "channel": str,
+        "if": str | None,
+        "after": str | None,
+        "links": Links,
+    },
+)
 
 
 class OccurrenceBody(TypedDict):
@@ -1368,6 +1395,15 @@ class PreviewUser(TypedDict):
     attributes: NotRequired[dict[str, str | bool | int | float | None]]
 
 
+class PreviewedCountry(TypedDict):
+    """The SMS to a country of the tenant, as it is billed."""
+
+    country: str
+    """ISO 3166, two letters."""
+    segments: int
+    usd: float
+
+
 class PreviewedMessage(TypedDict):
     """The message on one channel."""
 
@@ -1375,7 +1411,8 @@ class PreviewedMessage(TypedDict):
     template: PreviewedTemplate | None
     """Null: a draft, or title and body of the data."""
     fields: dict[str, str] | None
-    """The texts: title, body and url of a push; subject, text and html of an e-mail. Null: there is no message."""
+    """The texts: title, body and url of a push; subject, text and html of an e-mail; text of an SMS. Null: there is no
+message."""
     missing: list[str]
     """The variables without a value; in the texts, their names in brackets replace them."""
     problem: str | None
@@ -1384,6 +1421,8 @@ class PreviewedMessage(TypedDict):
     """The code of the reason, with its values."""
     platforms: list[PreviewedPlatform]
     """The push on each platform; empty for another message, and for none."""
+    sms: PreviewedSms | None
+    """Null for another message, and for none."""
 
 
 class PreviewedPlatform(TypedDict):
@@ -1396,6 +1435,20 @@ class PreviewedPlatform(TypedDict):
     payload_bytes: int
     too_large: bool
     """Whether the push fails, because the platform accepts 4,096 bytes."""
+
+
+class PreviewedSms(TypedDict):
+    """An SMS as it is sent, with the way to opt out if its recipients cannot answer STOP."""
+
+    encoding: Literal["GSM-7", "UCS-2"]
+    """That of the SMS with the most segments."""
+    segments: int
+    """The most segments of the SMS to a country; of the text alone if the tenant sends to none."""
+    too_large: bool
+    """Whether the SMS fails, because it has more than 6 segments."""
+    countries: list[PreviewedCountry]
+    prices_as_of: str | None
+    """The day of the prices."""
 
 
 class PreviewedTemplate(TypedDict):
@@ -1820,6 +1873,8 @@ The send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     pace: PaceOfSend | None
     """Of a send with a pace, while the send is registered."""
+    fallbacks: list[ConditionOfChannel]
+    """The channels that wait for another one, while the send is registered."""
     expansion: ExpansionOfSend | None
     """Of a send to an audience, while the send is registered."""
     cancellation: CancellationOfSend | None

@@ -663,6 +663,19 @@ public final class Types {
         public Map<String, CodedBody> texts() { return optional("texts", mapOf(body(CodedBody::new))); }
     }
 
+    /** A channel that waits for another one. */
+    public static final class ConditionOfChannel extends Body {
+        ConditionOfChannel(Map<String, ?> members) { super(members); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public String waitsFor() { return required("waits_for", TEXT); }
+
+        public String if_() { return required("if", TEXT); }
+
+        public String after() { return required("after", TEXT); }
+    }
+
     /** Whether all recipients are accounted for. */
     public static final class Conservation extends Body {
         Conservation(Map<String, ?> members) { super(members); }
@@ -1371,6 +1384,9 @@ public final class Types {
         /** Notifications that would wait in digests of their users. */
         public long collected() { return required("collected", INTEGER); }
 
+        /** Notifications of a fallback that a provider would get if those on the channel before it are not sent. */
+        public long ifNeeded() { return required("if_needed", INTEGER); }
+
         public long suppressed() { return required("suppressed", INTEGER); }
 
         public long failed() { return required("failed", INTEGER); }
@@ -1957,6 +1973,12 @@ public final class Types {
         /** The data of the decision, as in {@code timeline}. */
         public DecidedBy decidedBy() { return optional("decided_by", body(DecidedBy::new)); }
 
+        /**
+         * The user's notifications of which each waits for the one before it, this one included, while the send is
+         * registered; empty: it is none of them.
+         */
+        public List<NotificationOfChain> chain() { return required("chain", listOf(body(NotificationOfChain::new))); }
+
         /** The statuses in the order of their times. A repeated status of a redelivered record occurs once. */
         public List<StepBody> timeline() { return required("timeline", listOf(body(StepBody::new))); }
 
@@ -2025,6 +2047,19 @@ public final class Types {
 
         /** The attribute of users that has the event's unit. */
         public NotificationFields unitAttribute(String value) { set("unit_attribute", value); return this; }
+    }
+
+    /** A notification, with the condition under which it follows the one before it. */
+    public static final class NotificationOfChain extends Body {
+        NotificationOfChain(Map<String, ?> members) { super(members); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public String if_() { return optional("if", TEXT); }
+
+        public String after() { return optional("after", TEXT); }
+
+        public Links links() { return required("links", body(Links::new)); }
     }
 
     /** An occurrence of a schedule. */
@@ -2266,6 +2301,18 @@ public final class Types {
         public PreviewUser attributes(Map<String, Object> value) { set("attributes", value); return this; }
     }
 
+    /** The SMS to a country of the tenant, as it is billed. */
+    public static final class PreviewedCountry extends Body {
+        PreviewedCountry(Map<String, ?> members) { super(members); }
+
+        /** ISO 3166, two letters. */
+        public String country() { return required("country", TEXT); }
+
+        public long segments() { return required("segments", INTEGER); }
+
+        public double usd() { return required("usd", NUMBER); }
+    }
+
     /** The message on one channel. */
     public static final class PreviewedMessage extends Body {
         PreviewedMessage(Map<String, ?> members) { super(members); }
@@ -2275,7 +2322,10 @@ public final class Types {
         /** Null: a draft, or title and body of the data. */
         public PreviewedTemplate template() { return optional("template", body(PreviewedTemplate::new)); }
 
-        /** The texts: title, body and url of a push; subject, text and html of an e-mail. Null: there is no message. */
+        /**
+         * The texts: title, body and url of a push; subject, text and html of an e-mail; text of an SMS. Null: there
+         * is no message.
+         */
         public Map<String, String> fields() { return optional("fields", mapOf(TEXT)); }
 
         /** The variables without a value; in the texts, their names in brackets replace them. */
@@ -2289,6 +2339,9 @@ public final class Types {
 
         /** The push on each platform; empty for another message, and for none. */
         public List<PreviewedPlatform> platforms() { return required("platforms", listOf(body(PreviewedPlatform::new))); }
+
+        /** Null for another message, and for none. */
+        public PreviewedSms sms() { return optional("sms", body(PreviewedSms::new)); }
     }
 
     /** A push as a platform gets it, without a {@code collapse_key}. */
@@ -2306,6 +2359,25 @@ public final class Types {
 
         /** Whether the push fails, because the platform accepts 4,096 bytes. */
         public boolean tooLarge() { return required("too_large", BOOLEAN); }
+    }
+
+    /** An SMS as it is sent, with the way to opt out if its recipients cannot answer STOP. */
+    public static final class PreviewedSms extends Body {
+        PreviewedSms(Map<String, ?> members) { super(members); }
+
+        /** That of the SMS with the most segments. */
+        public String encoding() { return required("encoding", TEXT); }
+
+        /** The most segments of the SMS to a country; of the text alone if the tenant sends to none. */
+        public long segments() { return required("segments", INTEGER); }
+
+        /** Whether the SMS fails, because it has more than 6 segments. */
+        public boolean tooLarge() { return required("too_large", BOOLEAN); }
+
+        public List<PreviewedCountry> countries() { return required("countries", listOf(body(PreviewedCountry::new))); }
+
+        /** The day of the prices. */
+        public String pricesAsOf() { return optional("prices_as_of", TEXT); }
     }
 
     /** The template that a message is rendered from. */
@@ -2984,6 +3056,9 @@ public final class Types {
 
         /** Of a send with a pace, while the send is registered. */
         public PaceOfSend pace() { return optional("pace", body(PaceOfSend::new)); }
+
+        /** The channels that wait for another one, while the send is registered. */
+        public List<ConditionOfChannel> fallbacks() { return required("fallbacks", listOf(body(ConditionOfChannel::new))); }
 
         /** Of a send to an audience, while the send is registered. */
         public ExpansionOfSend expansion() { return optional("expansion", body(ExpansionOfSend::new)); }
