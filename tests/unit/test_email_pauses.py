@@ -273,7 +273,7 @@ def test_register_that_is_down_redelivers_the_record() -> None:
     def down(_send_id: str) -> Send | None:
         raise Retry("DynamoDB is down")
 
-    mails.register.find = down  # type: ignore[method-assign, assignment]
+    mails.register.find = down  # type: ignore[assignment, method-assign]
     assert mails.deliver(by_email()) == [0]
     assert mails.control.paused_at_ms is None
 
