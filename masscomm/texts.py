@@ -415,6 +415,7 @@ class Text(StrEnum):
     FALLBACK_FIRST = "has a condition: there is no channel before it"
     FALLBACK_TWICE = "has a channel twice, and conditions"
     FALLBACK_OF_DIGEST = "has a condition: notifications in digests have none"
+    FALLBACK_OF_RULE = "has a condition: the channels of a rule have none"
     FALLBACK_OF_SILENT = "has a condition: a send with a silent push has none"
     FALLBACK_WITHOUT_RECEIPTS = "has not_delivered, and the receipts of {channel} are not complete"
     FALLBACK_AFTER_END = "waits until after expires_at"

@@ -79,7 +79,10 @@ def rule_errors(fields: Any) -> list[FieldError]:
             wrong[name] = Text.TEXT_PATTERN.filled(pattern=FIELDS_OF_SEND[name].pattern or "")
     if not wrong and passes_opt_outs_of(str(category), template):
         wrong["template"] = Text.TEMPLATE_OF_OPTIONAL.filled()
-    if not are_channels(fields.get("channels", [])):
+    channels = fields.get("channels", [])
+    if isinstance(channels, list) and any(isinstance(each, dict) and "if" in each for each in channels):
+        wrong["channels"] = Text.FALLBACK_OF_RULE.filled()
+    elif not are_channels(channels):
         wrong["channels"] = Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS))
     if not _are_variables(fields.get("data", {})):
         wrong["data"] = Text.VARIABLES_FORM.filled(maximum=FIELDS_OF_SEND["data"].entries or 0)

@@ -304,6 +304,7 @@ def test_rules_are_those_of_the_callers_clubs(api: EventsApi) -> None:
         ({"notification": {"type": "unheard", "users_path": "fans"}}, "notification.type"),
         ({"notification": RULE["notification"] | {"channels": ["smoke"]}}, "notification.channels"),
         ({"notification": RULE["notification"] | {"channels": [7]}}, "notification.channels"),
+        ({"notification": RULE["notification"] | {"channels": [{"channel": "push"}]}}, "notification.channels"),
         ({"notification": RULE["notification"] | {"template": "no template"}}, "notification.template"),
         ({"notification": RULE["notification"] | {"locale": "?"}}, "notification.locale"),
         ({"notification": RULE["notification"] | {"data": {"a": 1}}}, "notification.data"),
@@ -324,6 +325,14 @@ def test_an_unusable_rule_is_refused(api: EventsApi, fields: Any, field: str) ->
     status, problem = api.request("POST", "/v1/subscriptions", RULE | fields, clubs="1,2")
     assert (status, problem["errors"][0]["field"]) == (400, field)
     assert api.published() == []
+
+
+def test_rule_with_fallbacks_is_refused(api: EventsApi) -> None:
+    channels = ["push", {"channel": "email", "if": "not_sent", "after": "10m"}]
+    body = RULE | {"notification": RULE["notification"] | {"channels": channels}}
+    status, problem = api.request("POST", "/v1/subscriptions", body, clubs="1,2")
+    (error,) = problem["errors"]
+    assert (status, error["field"], error["code"]) == (400, "notification.channels", "fallback_of_rule")
 
 
 @pytest.mark.parametrize(
