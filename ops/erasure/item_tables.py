@@ -6,10 +6,8 @@ tables of broadcast queues and of idempotency keys contain no user ids either.
 """
 
 import json
-import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,8 +38,6 @@ class ItemTables:
     frequency_caps: str
     # Removes a person's data from a record.
     records: DelayedRecords
-    # Returns the time in milliseconds since the epoch.
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     @cached_property
     def _delayed(self) -> DynamoDbDelayStore:
@@ -57,12 +53,10 @@ class ItemTables:
             if (value := self.records.without(person, item.topic, item.value, item.headers)) != item.value
         ]
         for item, value in found:
-            # The changed copy has a later time and therefore another key, so that the store contains the record at
-            # every moment. If both copies are released, the second one is processed as a redelivery, because both have
-            # the same record id.
-            if value is not None:
-                self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self.now_ms())
-            self._delayed.done(item)
+            if value is None:
+                self._delayed.done(item)
+            else:
+                self._delayed.change(item, value)
         return len(found)
 
     def erase_ledger(self, person: Person) -> int:

@@ -102,6 +102,33 @@ class DynamoDbDelayStore:
             if refused.item.get("copy") != {"S": copy}:
                 self._delete_parts(copy, parts)
 
+    def change(self, item: DelayedRecord, value: bytes) -> None:
+        """Replace the value of a stored copy. It keeps its key, which records of a send with fallbacks carry. One that
+        was removed meanwhile stays so.
+        """
+        packed, copy, parts = _packed(replace(item, value=value)), str(uuid4()), 1
+        if len(packed) > _INLINE_BYTES:
+            (copy, parts), packed = self._put_parts(packed, item.due_ms), b""
+        try:
+            with answering(_WHAT):
+                before = self._client.update_item(
+                    TableName=self._table,
+                    Key=_primary_key(item.key or key_of(item)),
+                    UpdateExpression="SET #value = :value, #parts = :parts, #copy = :copy",
+                    ConditionExpression="attribute_exists(id)",
+                    ExpressionAttributeNames={f"#{name}": name for name in ("value", "parts", "copy")},
+                    ExpressionAttributeValues={
+                        ":value": {"B": packed},
+                        ":parts": {"N": str(parts)},
+                        ":copy": {"S": copy},
+                    },
+                    ReturnValues="ALL_OLD",
+                )["Attributes"]
+            copy, parts = _text(before, "copy"), _number(before, "parts")
+        except ConditionFailed:
+            pass
+        self._delete_parts(copy, parts)
+
     def prepare(self, item: DelayedRecord, now_ms: int) -> DelayedRecord:
         due_ms = max(item.due_ms, now_ms)
         prepared = self._put_parts(_packed(item), due_ms)

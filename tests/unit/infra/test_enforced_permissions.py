@@ -175,7 +175,6 @@ def _erase_items() -> None:
         sends="sends",
         frequency_caps="frequency_caps",
         records=_Records(),
-        now_ms=lambda: NOW,
     )
     webhooks = EventTables(
         client=client, dead_letters="webhook_dead_letters", endpoints="webhook_endpoints", events=events
