@@ -24,6 +24,8 @@ from masscomm.domain.users import User
 from masscomm.errors import Retry
 
 _CHANNEL = "sms"
+# How often preferences are changed again because the person has answered meanwhile.
+_ROUNDS = 5
 
 
 class Preferences(Protocol):
@@ -57,7 +59,7 @@ class ApplyAnswers:
         for place, (answer, some) in enumerate(zip(answers, clubs, strict=True)):
             of_answer = {club: next(results) for club in some}
             errors[place] = next((each for each in of_answer.values() if isinstance(each, Exception)), errors[place])
-            newest = frozenset(club for club, result in of_answer.items() if result is True)
+            newest = [each for each in of_answer.values() if isinstance(each, NumberAnswer)]
             users, _ = looked_up[place]
             errors[place] = errors[place] or self._change_preferences(answer, users, newest)
         return errors
@@ -88,8 +90,8 @@ class ApplyAnswers:
             self.logger.warning("an answer to a number of no tenant")
         return sorted(found)
 
-    def _suppress(self, pairs: Sequence[tuple[SmsAnswer, int]]) -> list[bool | Exception]:
-        """Store answers for clubs. Return whether each is the newest one, or its error."""
+    def _suppress(self, pairs: Sequence[tuple[SmsAnswer, int]]) -> list[NumberAnswer | Exception]:
+        """Store answers for clubs. Return the newest answer of each number to the club, or the error."""
         if not pairs:
             return []
         several = [NumberAnswer(club, each.number, each.word, each.at_ms) for each, club in pairs]
@@ -97,13 +99,33 @@ class ApplyAnswers:
         self.publisher.publish(SUPPRESSIONS, {each.id for each in several})  # guard: sms.answers_published
         return results
 
-    def _change_preferences(self, answer: SmsAnswer, users: Sequence[User], clubs: frozenset[int]) -> Exception | None:
-        for user in users:
-            if user.club_id in clubs:
-                error = _error_of(partial(self.preferences.apply_answer, user.user_id, clubs, answer))
-                if error is not None:
-                    return error
+    def _change_preferences(
+        self, answer: SmsAnswer, users: Sequence[User], newest: Sequence[NumberAnswer]
+    ) -> Exception | None:
+        """Change the preferences of users as the newest answer to their club wants it."""
+        for each in newest:
+            own = [user.user_id for user in users if user.club_id == each.club_id]
+            error = self._apply_newest(answer, own, each) if own else None
+            if error is not None:
+                return error
         return None
+
+    def _apply_newest(self, answer: SmsAnswer, user_ids: Sequence[int], newest: NumberAnswer) -> Exception | None:
+        """Apply the newest answer of a number to preferences. A newer one may have been applied before it meanwhile,
+        and is then applied again.
+        """
+        for _ in range(_ROUNDS):
+            wanted = answer._replace(word=newest.word, at_ms=newest.at_ms)
+            for user_id in user_ids:
+                apply = partial(self.preferences.apply_answer, user_id, frozenset([newest.club_id]), wanted)
+                if (error := _error_of(apply)) is not None:
+                    return error
+            (found,) = self.messages.answer([newest])
+            # guard: sms.newer_answer
+            if isinstance(found, Exception) or found == newest:
+                return found if isinstance(found, Exception) else None
+            newest = found
+        return Retry("the person answers all the time")
 
 
 def _error_of(call: Callable[[], None]) -> Exception | None:

@@ -19,7 +19,7 @@ from masscomm.directory.device_states import some_state, states_in
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
-from masscomm.domain.suppressions import NumberAnswer, Suppression, applies, with_answer, with_bounce
+from masscomm.domain.suppressions import NumberAnswer, Suppression, newest_of, with_answer, with_bounce
 from masscomm.errors import DeadLetter, Retry
 from masscomm.observability.traces import Trace, of_headers
 from masscomm.observability.unreadable_items import read_each
@@ -123,10 +123,8 @@ class SentMessages(Protocol):
         """
         ...
 
-    def answer(self, answers: Sequence[NumberAnswer]) -> list[bool | Exception]:
-        """Store answers to SMS; return, in their order, whether each is the newest one of its number and club, or its
-        error.
-        """
+    def answer(self, answers: Sequence[NumberAnswer]) -> list[NumberAnswer | Exception]:
+        """Store answers to SMS; return, in their order, the newest answer of the number to the club, or the error."""
         ...
 
     def purge(self, *, sent_before_ms: int) -> None:
@@ -228,11 +226,11 @@ class OpenSearchSentMessages:
         _, error_of = self._change_suppressions(list(after.items()))
         return [error_of.get(each.id) for each in suppressions]
 
-    def answer(self, answers: Sequence[NumberAnswer]) -> list[bool | Exception]:
+    def answer(self, answers: Sequence[NumberAnswer]) -> list[NumberAnswer | Exception]:
         sources, error_of = self._change_suppressions(
             [(each.id, partial(with_answer, answer=each)) for each in answers]
         )
-        return [error_of.get(each.id) or applies(each, sources[each.id]) for each in answers]
+        return [error_of.get(each.id) or newest_of(each, sources[each.id]) for each in answers]
 
     def _change_suppressions(
         self, changes: Sequence[tuple[str, Callable[[Mapping[str, Any] | None], Mapping[str, Any] | None]]]
@@ -395,11 +393,11 @@ class InMemorySentMessages:
             self._change(each.id, with_bounce(self.suppressions.get(each.id), each))
         return [None] * len(suppressions)
 
-    def answer(self, answers: Sequence[NumberAnswer]) -> list[bool | Exception]:
+    def answer(self, answers: Sequence[NumberAnswer]) -> list[NumberAnswer | Exception]:
         self._answer()
         for each in answers:
             self._change(each.id, with_answer(self.suppressions.get(each.id), each))
-        return [applies(each, self.suppressions[each.id]) for each in answers]
+        return [newest_of(each, self.suppressions[each.id]) for each in answers]
 
     def _change(self, id_: str, source: Mapping[str, Any] | None) -> None:
         if source is not None:

@@ -131,7 +131,7 @@ class PreferenceChanges:
         """Return the wishes of a user who has answered an SMS with this word; None: nothing changes.
 
         STOP opts out of the channel unless the user has, or has changed it since. START opts in again if STOP has
-        opted out and no other change has followed.
+        opted out and no other change has followed. The answer is the newest one of the user's number.
 
         Args:
             word: The answer.
@@ -142,7 +142,9 @@ class PreferenceChanges:
         if word is Word.START:
             # guard: sms.start_reverts_stop
             return [_SMS_IN] if known is not None and (known.wish, known.source) == (_SMS_OUT, SMS) else None
-        if known is not None and known.version >= at_ms:
+        # A START that has opted in since is an older answer: this one is the newest.
+        is_of_start = known is not None and (known.wish, known.source) == (_SMS_IN, SMS)
+        if known is not None and known.version >= at_ms and not is_of_start:  # guard: sms.late_start
             return None
         channels = settings.channels if settings is not None else {}
         is_out = isinstance(channels, Mapping) and setting_under(channels, "sms") is False

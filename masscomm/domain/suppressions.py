@@ -113,9 +113,9 @@ def with_answer(stored: Mapping[str, Any] | None, answer: NumberAnswer) -> Mappi
     return {**own, **lifted}
 
 
-def applies(answer: NumberAnswer, stored: Mapping[str, Any]) -> bool:
-    """Return whether an answer is the newest one in the document."""
-    return stored.get("answered_at") == answer.at_ms and is_stopped(stored) == (answer.word is Word.STOP)
+def newest_of(answer: NumberAnswer, stored: Mapping[str, Any]) -> NumberAnswer:
+    """Return the newest answer of a number in the document, which has this answer or a newer one."""
+    return answer._replace(word=Word.STOP if is_stopped(stored) else Word.START, at_ms=stored["answered_at"])
 
 
 def is_stopped(stored: Mapping[str, Any] | None) -> bool:

@@ -2302,6 +2302,12 @@ MUTANTS = (
     Mutant("sms.spending_unknown", "No SMS is sent while its cost cannot be reserved."),
     Mutant("sms_settings.numbers", "Each two-way sender names the numbers of its answers."),
     Mutant("sms.stop_of_owner", "STOP suppresses a number for the tenants of the sender only.", Becomes("candidates")),
+    Mutant("sms.newer_answer", "A newer answer is applied again after an older one.", Always()),
+    Mutant(
+        "sms.late_start",
+        "STOP opts out although an older START was applied after it.",
+        Becomes("known is not None and known.version >= at_ms"),
+    ),
     Mutant("sms.other_answers", "An answer that is neither STOP nor START is not kept."),
     Mutant("sms.answers_published", "An answer is applied when the topic has its suppression.", Removed()),
     Mutant("sms.start_lifts_stop", "START lifts no suppression but that of STOP.", Becomes("None")),

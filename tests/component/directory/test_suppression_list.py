@@ -46,7 +46,7 @@ class TestOpenSearchSuppressionList(SuppressionListContract):
         stop, start = NumberAnswer(7, number, Word.STOP, at_ms), NumberAnswer(7, number, Word.START, at_ms + 1)
         shown: list[list[str]] = []
         for answer in (stop, start):
-            assert OpenSearchSentMessages(client).answer([answer]) == [True]
+            assert OpenSearchSentMessages(client).answer([answer]) == [answer]
             client.indices.refresh(index=INDEX)
             page = found.page(clubs=[7], address_id=None, limit=5, after=None)
             shown.append([row.reason for row in page.rows])

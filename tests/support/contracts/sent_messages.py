@@ -122,19 +122,18 @@ class SentMessagesContract:
         assert messages.failures(names).keys() == {"", "good"}
 
     def test_answers_are_stored_in_the_order_of_their_times(self, messages: SentMessages) -> None:
-        stop, start = answer(Word.STOP, NOW), answer(Word.START, NOW + 1)
-        assert messages.answer([stop, answer(Word.STOP, NOW, club_id=8)]) == [True, True]
-        assert messages.answer([start, stop]) == [True, False]
-        assert messages.answer([stop]) == [False]
-        assert messages.answer([answer(Word.STOP, NOW + 2), start]) == [True, False]
+        stop, start, last = answer(Word.STOP, NOW), answer(Word.START, NOW + 1), answer(Word.STOP, NOW + 2)
+        other = answer(Word.STOP, NOW, club_id=8)
+        assert messages.answer([stop, other]) == [stop, other]
+        assert messages.answer([start, stop]) == [start, start]
+        assert messages.answer([stop]) == [start]
+        assert messages.answer([last, start]) == [last, last]
 
     def test_bounce_is_kept_over_an_answer(self, messages: SentMessages) -> None:
         bounce = Suppression(
             club_id=9, address=NUMBER, reason=Reason.BOUNCED_PERMANENT, at_ms=NOW, expires_ms=NOW + 1_000
         )
         assert messages.suppress([bounce, replace(bounce, expires_ms=NOW + 500)]) == [None, None]
-        assert messages.answer([answer(Word.STOP, NOW, club_id=9), answer(Word.START, NOW + 1, club_id=9)]) == [
-            False,
-            True,
-        ]
+        stop, start = answer(Word.STOP, NOW, club_id=9), answer(Word.START, NOW + 1, club_id=9)
+        assert messages.answer([stop, start]) == [start, start]
         assert messages.suppress([bounce]) == [None]
