@@ -17,7 +17,9 @@ from masscomm.domain.preference_changes import ERASURE, PreferenceChanges, Wish
 from masscomm.errors import Retry
 from ops.erasure.person import ERASED_USER, Person
 from ops.erasure.search_indices import SearchIndices
+from tests.support.contracts.directory import follow
 from tests.support.contracts.sent_messages import outcome
+from tests.support.inputs.optional_tables import mapped
 from tests.support.servers.opensearch_client import TestClient
 
 OLD, SERVING = "erasing1", "erasing2"
@@ -127,6 +129,18 @@ def test_rows_of_every_generation_are_erased(client: TestClient, person: Person)
     # A redelivered change that is older than the erasure is ignored; a later one would be applied.
     put(client, f"users-{SERVING}", "7", version=4, club_id=3, email=ADDRESS)
     assert client.get(index=f"users-{SERVING}", id="7")["_source"] == {"deleted": True, "deleted_at_ms": 99}
+
+
+def test_followed_objects_of_a_person_are_erased(client: TestClient, person: Person, cluster: str) -> None:
+    with mapped("memberships"):
+        create_indices(cluster, SERVING)
+        for user_id in (7, 8):
+            id_, row = follow(user_id, club_id=3)
+            put(client, f"memberships-{SERVING}", id_, **row)
+        assert SearchIndices(client, Endpoints(), now_ms=lambda: 99).erase_rows(person) == 2 + 2 + 5 + 1
+        erased, kept = (client.get(index=f"memberships-{SERVING}", id=follow(user)[0])["_source"] for user in (7, 8))
+        assert (erased, kept["object"]) == ({"deleted": True, "deleted_at_ms": 99}, "42")
+        client.indices.delete(index=f"memberships-{SERVING}")
 
 
 @pytest.mark.kills(guard="erasure.moved_token")

@@ -7,7 +7,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from functions.receipts.apply_answers import ApplyAnswers, Preferences
@@ -95,6 +95,10 @@ class PausingPreferences:
     kills=st.lists(st.none() | st.integers(1, 4), min_size=3, max_size=3),
     order=st.lists(st.integers(0, 2), max_size=12),
 )
+# The older answer is stored, then the newer one is stored and applied, then the older one is applied.
+@example(words=[Word.STOP, Word.START], kills=[None, None, None], order=[0, 1, 1, 0])
+@example(words=[Word.START, Word.STOP], kills=[None, None, None], order=[0, 1, 1, 0])
+@example(words=[Word.STOP, Word.START], kills=[3, None, None], order=[0, 1, 1, 0])
 @settings(max_examples=60, deadline=None)
 def test_newest_answer_applies_in_every_interleaving(
     words: list[Word], kills: list[int | None], order: list[int]
