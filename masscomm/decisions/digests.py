@@ -120,7 +120,8 @@ def join(
     # A full digest closes at once.
     due_ms = min(head.due_ms, now_ms) if len(members) >= MAX_MEMBERS else head.due_ms
     return Joined(
-        head._replace(members=members, due_ms=due_ms), Member(head.number, candidate.data, request.expires_at)
+        head._replace(members=members, due_ms=due_ms),
+        Member(head.number, candidate.data, request.expires_at, request.follows),
     )
 
 
@@ -162,11 +163,13 @@ def close(
             taken.append(send_id)
     if sender is None or left_out.get(sender) == PAUSED:  # guard: digests.paused_sender
         sender = taken[-1] if taken else None
+    objects = {members[send_id].follows for send_id in taken}
     return ClosedDigest(
         closed_ms=now_ms,
         sender=sender if taken else None,
         contents=contents_of(len(taken), (members[send_id].data for send_id in taken), listed),
         left_out=left_out,
+        follows=objects.pop() if len(objects) == 1 else None,
     )
 
 
@@ -205,6 +208,7 @@ def message_of(
         channels=[key.channel],
         template=digest.template,
         collected=closed.contents,
+        follows=closed.follows,  # guard: digests.followed_object
     )
 
 

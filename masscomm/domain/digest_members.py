@@ -43,6 +43,8 @@ class Member(NamedTuple):
     data: Mapping[str, str]
     # The time after which it is not published, in milliseconds since the epoch.
     expires_at_ms: int | None = None
+    # The object to whose followers its send goes (masscomm.domain.memberships).
+    follows: str | None = None
 
 
 class ClosedDigest(NamedTuple):
@@ -56,3 +58,5 @@ class ClosedDigest(NamedTuple):
     contents: str
     # Send → the status of a member that is not in the message: cancelled, expired, or PAUSED.
     left_out: Mapping[str, str]
+    # The object of all members that are in the message; None: they have none, or several.
+    follows: str | None = None

@@ -2302,6 +2302,7 @@ MUTANTS = (
     Mutant("sms.spending_unknown", "No SMS is sent while its cost cannot be reserved."),
     Mutant("sms_settings.numbers", "Each two-way sender names the numbers of its answers."),
     Mutant("sms.stop_of_owner", "STOP suppresses a number for the tenants of the sender only.", Becomes("candidates")),
+    Mutant("digests.followed_object", "Unfollowing an object ends a digest about it.", Becomes("None")),
     Mutant("sms.newer_answer", "A newer answer is applied again after an older one.", Always()),
     Mutant(
         "sms.late_start",

@@ -103,7 +103,7 @@ def puts_of(table: str, change: DigestChange) -> list[dict[str, Any]]:
     documents: list[tuple[str, Mapping[str, Any]]] = []
     if change.joins is not None:
         send_id, member = change.joins
-        fields = {"number": member.number, "data": dict(member.data), "expires_at_ms": member.expires_at_ms}
+        fields = member._asdict() | {"data": dict(member.data)}
         documents.append((_member_key(MemberKey(key, send_id)), fields))
     if change.closed is not None:
         closed = change.closed._asdict() | {"left_out": dict(change.closed.left_out)}
@@ -127,7 +127,12 @@ def _open_digest(item: Mapping[str, Any]) -> OpenDigest:
 
 
 def _member(document: Mapping[str, Any]) -> Member:
-    return Member(number=int(document["number"]), data=dict(document["data"]), expires_at_ms=document["expires_at_ms"])
+    return Member(
+        number=int(document["number"]),
+        data=dict(document["data"]),
+        expires_at_ms=document["expires_at_ms"],
+        follows=document.get("follows"),  # Absent from the items of earlier versions.
+    )
 
 
 def _closed(document: Mapping[str, Any]) -> ClosedDigest:
@@ -136,6 +141,7 @@ def _closed(document: Mapping[str, Any]) -> ClosedDigest:
         sender=document["sender"],
         contents=str(document["contents"]),
         left_out=dict(document["left_out"]),
+        follows=document.get("follows"),
     )
 
 

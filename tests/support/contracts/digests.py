@@ -12,8 +12,14 @@ KEY = DigestKey(7, 1, "push", "comments")
 OTHER = KEY._replace(user_id=2)
 NONE = OpenDigest()
 OPEN = OpenDigest(number=3, due_ms=NOW, members=("a",), is_closed=False)
-MEMBER = Member(3, {"author": "Ada"}, NOW + 1)
-CLOSED = ClosedDigest(closed_ms=NOW, sender="a", contents='{"count":1,"list":[{}]}', left_out={"b": "cancelled"})
+MEMBER = Member(3, {"author": "Ada"}, NOW + 1, "team:42")
+CLOSED = ClosedDigest(
+    closed_ms=NOW,
+    sender="a",
+    contents='{"count":1,"list":[{}]}',
+    left_out={"b": "cancelled"},
+    follows="team:42",
+)
 
 
 def joining(key: DigestKey = KEY, before: OpenDigest = NONE, members: Sequence[str] = ("a",)) -> DigestChange:

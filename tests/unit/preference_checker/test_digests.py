@@ -24,9 +24,11 @@ from masscomm.stores.categories.known import known_categories
 from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.sends.port import change
 from tests.support.categories import put_version
+from tests.support.contracts.directory import follow
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.chain import NOW, results_of, send
 from tests.support.harness.preference_checker import Checker
+from tests.support.inputs.optional_tables import mapped
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -126,6 +128,32 @@ def test_notifications_in_a_window_are_one_message(checker: Checker) -> None:
     assert deliver(checker) == []
     [build] = checker.builds()
     assert (build.send_id, build.collected) == (message.send_id, message.collected)
+
+
+@pytest.mark.kills(guard="digests.followed_object")
+@pytest.mark.parametrize(
+    ("objects", "is_of", "is_sent"),
+    [
+        (["team:42", "team:42"], "team:42", False),
+        (["team:42", "team:43"], None, True),
+        (["team:42", None], None, True),
+    ],
+)
+def test_digest_about_one_object_ends_by_unfollowing(
+    checker: Checker, objects: list[str | None], is_of: str | None, is_sent: bool
+) -> None:
+    with mapped("memberships"):
+        rows = checker.directory.rows
+        rows |= {("memberships", id_): row for id_, row in (follow(1), follow(1, name="43"))}
+        for number, each in enumerate(objects):
+            assert check(checker, number, follows=each) == []
+        checker.release_at(DUE)
+        [message] = messages(checker)
+        assert message.follows == is_of
+        del rows["memberships", follow(1)[0]]
+        assert deliver(checker) == []
+        assert bool(checker.builds()) is is_sent
+        assert is_sent or results_of(checker.outcomes()) == {(1, "push"): ("suppressed", "not_following")}
 
 
 @pytest.mark.kills(guard="digests.single_recipient")
