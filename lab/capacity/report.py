@@ -15,6 +15,7 @@ from functions.delivery.publish import UNRECORDED
 from infra.cdk.config import DirectoryStateConfig, Environment
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
 from infra.cdk.quotas import QUOTAS as ACCOUNT_QUOTAS
+from lab.capacity import counted_table
 from lab.capacity import directories as directories_model
 from lab.capacity import messages
 from lab.capacity import metrics_database as metrics_database_model
@@ -29,6 +30,7 @@ from lab.capacity.comparison import (
     scene,
 )
 from lab.capacity.costs import GB, LOG_LINES_AN_EVENT, OTHER_ZONE, Cost, a_month, by_the_hour, for_a_million, total
+from lab.capacity.counted_table import CountedTable
 from lab.capacity.event_report import EVENT_MODEL, EVENT_SIMULATION
 from lab.capacity.figures import Figure, Trust
 from lab.capacity.limits import DATABASE_VCPUS, Change, Limit, environments_used, limits, look_ups_s, raised_for
@@ -495,6 +497,28 @@ def digests() -> str:
     return table(("members", "item", "read units", "write units", "a million such members"), rows)
 
 
+def pace() -> str:
+    """Return the table of the costs of a pace for a full chunk."""
+    rows = [[f"{minutes}", *_counted(counted_table.pace(CHUNK_SIZE, minutes), CHUNK_SIZE)] for minutes in (1, 5, 60)]
+    return table((f"minutes of a chunk of {CHUNK_SIZE:,}", *_COUNTED), rows)
+
+
+def fallbacks() -> str:
+    """Return the table of the costs of notifications that are not needed."""
+    counts = (1, 100, RANGE_SIZE)
+    rows = [[f"{count}", *_counted(counted_table.fallbacks(count), count)] for count in counts]
+    return table(("recipients of a record", *_COUNTED), rows)
+
+
+_COUNTED = ("largest item", "read units", "write units", "a million notifications")
+
+
+def _counted(requests: CountedTable, notifications: int) -> list[str]:
+    cost = requests.reads * price("dynamodb_read_unit") + requests.writes * price("dynamodb_write_unit")
+    dollars_a_million = dollars(cost * MILLION / notifications)
+    return [f"{requests.largest:,} bytes", f"{requests.reads}", f"{requests.writes}", dollars_a_million]
+
+
 # The writes of an occurrence in the delay store: the mark of the minute, the record, its claim, and its deletion.
 _DELAYED_WRITES = 4
 # The occurrences of a month of 730 hours, at the least distance.
@@ -600,6 +624,8 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "sms": sms_costs,
     "message requests": message_requests,
     "digests": digests,
+    "pace": pace,
+    "fallbacks": fallbacks,
     "schedules": schedules,
     "own documents": own_document_records,
     **EVENT_MODEL,

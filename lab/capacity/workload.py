@@ -36,6 +36,7 @@ from masscomm.domain.records import (
     ContentColumn,
     DeliveryFields,
     DeliveryRequested,
+    RecheckRequested,
     SendRequested,
 )
 from masscomm.domain.recurrences import LocalTime
@@ -213,14 +214,14 @@ def register_item() -> int:
         channels=("push",),
         not_kept=NotKept.SMALL,
     )
-    return _item_bytes(item_of(send, 10**9))
+    return item_bytes(item_of(send, 10**9))
 
 
 def result_item() -> int:
     """Return the bytes of the results of a single send in the register, of one outcome record."""
     codes = array("H", [code_of(Status.SENT, None)])
     result = SendResult(send=SendKey(1_000_000, _ID), record_id=_ID, channel="push", first=0, codes=codes)
-    return _item_bytes(result_item_of(result, 10**12))
+    return item_bytes(result_item_of(result, 10**12))
 
 
 def places_item(count: int) -> int:
@@ -228,7 +229,7 @@ def places_item(count: int) -> int:
     cap = Cap(limit=count, window="7d", group="marketing")
     taken = {entry_of(f"{_ID[:-4]}{number:04}", "push"): 10**12 for number in range(count)}
     key = PlacesKey(1_000_000, _FIRST_USER, cap.key("match_reminder", "push"))
-    return _item_bytes(places_item_of(Change(key, StoredPlaces(), taken, cap.kept_s), 10**9))
+    return item_bytes(places_item_of(Change(key, StoredPlaces(), taken, cap.kept_s), 10**9))
 
 
 def digest_items(members: int) -> tuple[int, int]:
@@ -238,7 +239,7 @@ def digest_items(members: int) -> tuple[int, int]:
     member = Member(10**12, {"author": "Ada Lovelace", "text": "See you at the match on Saturday!"}, None)
     after = OpenDigest(number=10**12, due_ms=10**12, members=sends, is_closed=False)
     head, item = puts_of("frequency_caps", DigestChange(key, OpenDigest(), after, joins=(sends[-1], member)))
-    return _item_bytes(head["Item"]), _item_bytes(item["Item"])
+    return item_bytes(head["Item"]), item_bytes(item["Item"])
 
 
 def schedule_items(users: int) -> tuple[int, int]:
@@ -267,7 +268,7 @@ def schedule_items(users: int) -> tuple[int, int]:
         recorded_at_ms=10**12,
         content={"send": send, "principal": "7d793037a0760186", "expires_at_ms": None, "recipients_a_day": None},
     )
-    return _item_bytes(schedule_item_of(schedule)), _item_bytes(occurrence_item(begun))
+    return item_bytes(schedule_item_of(schedule)), item_bytes(occurrence_item(begun))
 
 
 def message_bytes() -> int:
@@ -277,7 +278,7 @@ def message_bytes() -> int:
     data = {"title": "Kick-off in one hour", "body": "Reds against Blues, 18:00. The gates are open from 17:00."}
     message = KeptMessage(type="match_reminder", channels=("push",), data=data, user_ids=(_FIRST_USER,))
     item = message_item(SendKey(1_000_000, _ID), message, 10**9)
-    return _item_bytes(item | {"message": {"B": zlib.decompress(item["message"]["B"])}})
+    return item_bytes(item | {"message": {"B": zlib.decompress(item["message"]["B"])}})
 
 
 def own_documents() -> Mapping[str, int]:
@@ -317,7 +318,23 @@ def own_documents() -> Mapping[str, int]:
     return found
 
 
-def _item_bytes(item: Mapping[str, Any]) -> int:
+def waiting_record(recipients: int) -> bytes:
+    """Return the recheck record of a send with so many recipients."""
+    build = _build(recipients)
+    record = RecheckRequested(
+        **{name: getattr(build, name) for name in RecheckRequested.__dataclass_fields__ if hasattr(build, name)},
+        channels=["email"],
+        why="fallback",
+        waits=0,
+        fallbacks='[{"channel":"email","if":"not_sent","after":"10m"}]',
+    )
+    codec = Codec(registry := InMemorySchemaRegistry())
+    registry.register(f"{topics.RECHECK}-value", own_schema("RecheckRequested"))
+    return codec.encode(topics.RECHECK, "RecheckRequested", record.to_avro())
+
+
+def item_bytes(item: Mapping[str, Any]) -> int:
+    """Return the bytes of an item as DynamoDB counts them."""
     values = {name: next(iter(value.values())) for name, value in item.items()}
     return sum(len(name) + len(value if isinstance(value, bytes) else str(value)) for name, value in values.items())
 
