@@ -15,9 +15,8 @@ from functions.delivery.publish import UNRECORDED
 from infra.cdk.config import DirectoryStateConfig, Environment
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
 from infra.cdk.quotas import QUOTAS as ACCOUNT_QUOTAS
-from lab.capacity import counted_table
+from lab.capacity import counted_table, messages
 from lab.capacity import directories as directories_model
-from lab.capacity import messages
 from lab.capacity import metrics_database as metrics_database_model
 from lab.capacity.comparison import (
     Compared,

@@ -1203,8 +1203,7 @@ class NotificationBody(TypedDict):
     decided_by: DecidedBy | None
     """The data of the decision, as in `timeline`."""
     chain: list[NotificationOfChain]
-    """The user's notifications of which each waits for the one before it, this one included, while the send is
-registered; empty: it is none of them."""
+    """The user's notifications of which each waits for the one before it, this one included; [] if it is none."""
     timeline: list[StepBody]
     """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
     since: str | None

@@ -1973,10 +1973,7 @@ public final class Types {
         /** The data of the decision, as in {@code timeline}. */
         public DecidedBy decidedBy() { return optional("decided_by", body(DecidedBy::new)); }
 
-        /**
-         * The user's notifications of which each waits for the one before it, this one included, while the send is
-         * registered; empty: it is none of them.
-         */
+        /** The user's notifications of which each waits for the one before it, this one included; [] if it is none. */
         public List<NotificationOfChain> chain() { return required("chain", listOf(body(NotificationOfChain::new))); }
 
         /** The statuses in the order of their times. A repeated status of a redelivered record occurs once. */
