@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from psycopg import sql
 
+from local.devstack.provision import SCHEMAS, apply_sql
 from masscomm.domain.grains import Grain
 from spark_metrics.common.database import STREAM, connect
 from spark_metrics.counting.folding import COUNTS, WEBHOOK_COUNTS, Folder, LaneTable
@@ -180,3 +181,27 @@ def test_folding_waits_for_no_lane(sink: PostgresSink, database: str) -> None:
         sink.connected().execute("set lock_timeout = '5s'")
         complete(sink, Folder(COUNTS, grace=GRACE), BUCKET + MINUTE + GRACE)
     assert rows(sink) == [(-1, 6), (1, 3)]
+
+
+def test_tables_of_a_version_without_lanes_get_them(sink: PostgresSink, database: str) -> None:
+    """Those of 0.1.0; their rows are those of all lanes, and the changes of sends are found."""
+    connection = sink.connected()
+    for table in (*COUNTS, *WEBHOOK_COUNTS):
+        key = sql.SQL(", ").join(map(sql.Identifier, table.key))
+        earlier = sql.SQL("alter table {} drop column lane, add primary key ({})").format(
+            sql.Identifier(table.name), key
+        )
+        connection.execute(earlier)
+    connection.execute("alter table revised_minutes drop column lane, add primary key (minute, club_id)")
+    connection.execute("drop table send_changes; alter table sends drop column changed_at, add changed_xid xid8")
+    connection.execute("create index sends_changed on sends (changed_xid, send_id)")
+    connection.execute("insert into sends values ('s', 7, 'news', now(), 1, 1, now(), pg_current_xact_id())")
+    connection.execute("insert into counts_minute values (%s, 7, 'news', 'push', 'sent', 5)", [BUCKET])
+    for _ in range(2):
+        apply_sql(database, sorted((SCHEMAS / "tables").glob("*.sql")))
+    assert rows(sink) == [(-1, 5)]
+    count(sink, *[Record(n, number=n, send_id=name) for n, name in SENDS.items()])
+    complete(sink, Folder((*COUNTS, *WEBHOOK_COUNTS), grace=GRACE), BUCKET + MINUTE + GRACE)
+    assert rows(sink) == [(-1, 14)]
+    found = connection.execute("select send_id from send_changes where changed_xid is not null order by 1").fetchall()
+    assert found == sorted([("s",), *((name,) for name in SENDS.values())])

@@ -15,6 +15,7 @@ from masscomm.errors import Stop
 from spark_metrics.counting.lane_merge import LaneRow, run_lane
 from spark_metrics.counting.sink import PostgresSink
 from spark_metrics.counting.views import View, complete, kept_since
+from tests.support.spark.club_days import CLUB_DAYS, TABLE
 from tests.support.spark.metrics_job import wait_until
 
 type Connection = psycopg.Connection[tuple[object, ...]]
@@ -150,3 +151,12 @@ def test_maintained_view_has_its_start_time(sink: PostgresSink, database: str) -
     complete(sink.connected(), ["by_club"])
     assert maintained(sink.connected()) == [("by_club", True)]
     assert kept_since(sink.connected()) == {}
+
+
+def test_table_of_a_version_without_lanes_gets_them(sink: PostgresSink) -> None:
+    connection = sink.connected()
+    connection.execute(TABLE)
+    connection.execute("insert into club_days values ('2026-11-21', 7, 5)")
+    for _ in range(2):
+        CLUB_DAYS.prepare_table(connection)
+    assert connection.execute("select lane, count_total from club_days").fetchall() == [(-1, 5)]
