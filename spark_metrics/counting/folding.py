@@ -44,28 +44,27 @@ class LaneTable:
         Args:
             first: The beginning of the first bucket; None: that of all buckets.
         """
-        names = {"first": first or "-infinity", "end": end}
-        return connection.execute(self._statement(), names).rowcount
+        span = {"first": first or "-infinity", "end": end}
+        return connection.execute(read_sql("fold", **self._names()), span).rowcount
 
     def fold_keys(self, connection: psycopg.Connection[Any], keys: str) -> None:
         """Fold the rows whose keys are in a table, whether or not their buckets are complete. No lane may run."""
-        connection.execute(self._statement(keys))
+        connection.execute(read_sql("fold_keys", keys=keys, **self._names()))
 
-    def _statement(self, keys: str | None = None) -> bytes:
+    def _names(self) -> dict[str, str]:
+        """Return the placeholders of the statements."""
         table, *columns = (sql.Identifier(name).as_string() for name in (self.name, *self.key, *self.sums))
         key, sums = columns[: len(self.key)], columns[len(self.key) :]
-        return read_sql(
-            "fold" if keys is None else "fold_keys",
-            table=table,
-            keys=keys,
-            key=", ".join(key),
-            sums=", ".join(sums),
-            of_table=", ".join(f"{table}.{column}" for column in columns),
-            same=" and ".join(f"{table}.{column} = chosen.{column}" for column in key),
-            summed=", ".join(f"sum({column})" for column in sums),
-            fits=" and ".join(f"abs(sum({column})) <= 9223372036854775807" for column in sums),
-            added=", ".join(f"{column} = t.{column} + excluded.{column}" for column in sums),
-        )
+        return {
+            "table": table,
+            "key": ", ".join(key),
+            "sums": ", ".join(sums),
+            "of_table": ", ".join(f"{table}.{column}" for column in columns),
+            "same": " and ".join(f"{table}.{column} = chosen.{column}" for column in key),
+            "summed": ", ".join(f"sum({column})" for column in sums),
+            "fits": " and ".join(f"abs(sum({column})) <= 9223372036854775807" for column in sums),
+            "added": ", ".join(f"{column} = t.{column} + excluded.{column}" for column in sums),
+        }
 
 
 COUNTS = tuple(

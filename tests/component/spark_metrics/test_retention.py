@@ -136,18 +136,18 @@ def test_retention_command_deletes_old_rows(connection: Connection, database: st
 
 @pytest.mark.parametrize(
     ("grown", "days", "left"),
-    [(None, 1, None), (100, 2, 20.0), (-100, 1, 3_650.0), (100, 0.01, None), (2_000, 1, 0.5)],
+    [(None, 1, None), (10**8, 2, 20.0), (-(10**8), 1, 3_650.0), (10**8, 0.01, None), (2 * 10**9, 1, 0.5)],
     ids=["first run", "grows", "shrinks", "repeated run", "full"],
 )
 def test_days_until_the_disk_is_full(
     connection: Connection, grown: int | None, days: float, left: float | None
 ) -> None:
-    """The volume has 1,000 bytes more than the database."""
+    """The volume has a gigabyte more than the database."""
     [(size,)] = connection.execute("select pg_database_size(current_database())").fetchall()
     assert isinstance(size, int)
     if grown is not None:
         names = [size - grown, NOW - days * DAY]
         connection.execute("update stream_status set database_bytes = %s, sized_at = %s", names)
-    assert disk_days(connection, size + 1_000) == (left if left is None else pytest.approx(left, rel=0.01))
+    assert disk_days(connection, size + 10**9) == (left if left is None else pytest.approx(left, rel=0.01))
     [(at,)] = connection.execute("select sized_at > now() - interval '1 minute' from stream_status").fetchall()
     assert at is not (days == 0.01)

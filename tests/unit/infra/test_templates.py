@@ -739,9 +739,11 @@ def test_each_daily_run_is_missed_after_a_day(environment: SynthesisedEnvironmen
         if "daily" in rule.id
         for event in [flat(each["Input"]) for each in rule.properties["Targets"]]
     }
-    spark = ENVIRONMENTS[environment.name].spark
+    configured = ENVIRONMENTS[environment.name]
+    spark, volume_gib = configured.spark, str(configured.database.max_volume_gb)
+    days = str(spark.recipient_log_days)
     assert inputs == {
-        "retention": ["--recipient-log-days", str(spark.recipient_log_days), *spark.retention],
+        "retention": ["--recipient-log-days", days, "--volume-gib", volume_gib, *spark.retention],
         "maintenance": ["--keep-days", str(spark.archive_days)],
         "recompute": ["--day-before"],
     }
