@@ -146,8 +146,8 @@ def test_days_until_the_disk_is_full(
     [(size,)] = connection.execute("select pg_database_size(current_database())").fetchall()
     assert isinstance(size, int)
     if grown is not None:
-        names = [size - grown, NOW - days * DAY]
-        connection.execute("update stream_status set database_bytes = %s, sized_at = %s", names)
+        stored = "update stream_status set database_bytes = %s, sized_at = now() - %s"
+        connection.execute(stored, [size - grown, days * DAY])
     assert disk_days(connection, size + 10**9) == (left if left is None else pytest.approx(left, rel=0.01))
     [(at,)] = connection.execute("select sized_at > now() - interval '1 minute' from stream_status").fetchall()
     assert at is not (days == 0.01)
