@@ -51,7 +51,7 @@ from spark_metrics.counting.lane_merge import Plan
 from spark_metrics.counting.lanes import Lanes
 from spark_metrics.counting.served import SCHEMA, TABLES, RecomputedTables, Served, log_of, tables_of
 from spark_metrics.counting.sink import between_batches
-from spark_metrics.counting.views import complete, kept_since, load_views, maintained_since
+from spark_metrics.counting.views import begun_since, complete, kept_since, load_views, maintained_since
 from spark_metrics.sql import read_sql
 
 _POLL_S = 1.0
@@ -126,7 +126,9 @@ class Recompute:
                 if logged_since is not None:
                     # From then on, each event with a later time was counted while the log was written, and is kept.
                     logged_since += AHEAD
-                compared = tables_of(self._views, kept_since(connection), kept)
+                # A view that began later lacks the earlier counts, until they are swapped in.
+                begun = {} if swap else {name: since + AHEAD for name, since in begun_since(connection).items()}
+                compared = tables_of(self._views, kept_since(connection), kept, begun)
                 served = Served(connection, self._span, compared | (log_of(logged_since) if logged else {}))
                 served.remember()
                 read = self._read_span(served)

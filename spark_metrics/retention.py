@@ -52,11 +52,12 @@ _SLICE = 1_000
 _PARTITIONED = {
     "recipient_log": (LOG,),
     "minutes": (TABLES[Grain.MINUTE.table],),
-    "hours": (TABLES[Grain.HOUR.table], TABLES[Grain.HOUR.webhook_table]),
+    "hours": (TABLES[Grain.HOUR.table], TABLES[Grain.HOUR.webhook_table], TABLES[Grain.HOUR.latency_table]),
     "days": (TABLES[Grain.DAY.table], TABLES[Grain.DAY.webhook_table]),
     "revised": (TABLES["revised_minutes"],),
     "redelivered": (TABLES["redelivered"],),
     "send_changes": (TABLES["send_changes"],),
+    "latency_minutes": (TABLES[Grain.MINUTE.latency_table],),
     "webhook_minutes": (TABLES[Grain.MINUTE.webhook_table],),
     "webhook_log": (TABLES[webhook_results.LOG],),
 }

@@ -81,10 +81,12 @@ class RetryScheduler:
         delivery, topic = item.value, item.record.topic
         delayed = {entry.position: entry for entry in done if entry.retry_at_ms is not None}
         for (due_ms, delay_reason), positions in _parts(delayed).items():
-            step = f"{delay_reason}.{due_ms}" if delay_reason == quiet_hours.DELAY_REASON else delay_reason
+            asleep = delay_reason == quiet_hours.DELAY_REASON
+            step = f"{delay_reason}.{due_ms}" if asleep else delay_reason
+            waiting = replace(delivery, waited_until=max(due_ms, delivery.waited_until or 0)) if asleep else delivery
             is_due = delay_reason == PAUSED and paused_by is None  # guard: send_controls.resumed_part
             those = {position: delayed[position] for position in positions}
-            for part_id, value in _records(delivery, step, those, partial(codec.encode, topic, "DeliveryRequested")):
+            for part_id, value in _records(waiting, step, those, partial(codec.encode, topic, "DeliveryRequested")):
                 self.store.put(
                     DelayedRecord(
                         id=part_id,

@@ -384,7 +384,9 @@ class ProcessReceipts:
             user_ids=[message.user_id],
         )
         outcomes = [RecipientOutcome(position, message.user_id, decision, (receipt.message_id,))]
-        own = outcome_fields(outcomes, step="receipt", now_ms=at_ms, requested_at=message.requested_at)
+        own = outcome_fields(
+            outcomes, step="receipt", now_ms=at_ms, requested_at=message.requested_at, due_at=message.due_at
+        )
         return own.added_to(NotificationOutcome, message, recipient)
 
     def _device_status(

@@ -31,8 +31,10 @@ _REFUSED = "refused-"
 # The fields of an outcome record that its document has.
 _OUTCOME = (
     *("send_id", "chunk_index", "club_id", "type", "channel", "requested_at"),
-    *("positions", "user_ids", "provider_message_ids", "fallback"),
+    *("positions", "user_ids", "provider_message_ids", "fallback", "due_at"),
 )
+# Those that a document of an earlier version may lack.
+_ADDED = ("fallback", "due_at")
 # The maximum size in bytes of a document's id and of a term, as OpenSearch limits them.
 _LONGEST_ID = 512
 _LONGEST_KEYWORD = 32_766
@@ -60,6 +62,7 @@ class SentMessage:
     siblings: tuple[str, ...]
     # As in the outcome record.
     fallback: str | None = None
+    due_at: int | None = None
     trace: Trace | None = None
 
 
@@ -152,6 +155,7 @@ def messages_of(sent: OutcomeWithTrace) -> Iterator[tuple[str, SentMessage]]:
                     user_id=user_id,
                     siblings=tuple(ids),
                     fallback=outcome.fallback,
+                    due_at=outcome.due_at,
                     trace=sent.trace,
                 ),
             )
@@ -316,8 +320,7 @@ def _outcome_of(record_id: str, source: dict[str, Any]) -> OutcomeWithTrace:
     kept = source["outcome"]
     headers = kept["trace"]
     outcome = NotificationOutcome(
-        # A document of an earlier version has no fallback.
-        **{name: kept.get(name) if name == "fallback" else kept[name] for name in _OUTCOME},
+        **{name: kept.get(name) if name in _ADDED else kept[name] for name in _OUTCOME},
         record_id=record_id,
         parent_id="",
         step="delivery",

@@ -33,6 +33,11 @@ class Grain(StrEnum):
         """Return the name of the table with the counts of webhook messages."""
         return f"webhook_counts_{self}"
 
+    @property
+    def latency_table(self) -> str:
+        """Return the name of the table with the latencies of notifications."""
+        return f"latency_{self}"
+
 
 _LENGTHS = {
     Grain.MINUTE: timedelta(minutes=1),
@@ -40,6 +45,8 @@ _LENGTHS = {
     Grain.DAY: timedelta(days=1),
 }
 
+# The grains in which latencies are stored: a day is read from its hours.
+LATENCY_GRAINS = (Grain.MINUTE, Grain.HOUR)
 # The metrics job counts in time buckets of the smallest grain, and computes the larger ones as sums.
 SMALLEST = Grain.MINUTE
 EVERY_GRAIN = ", ".join(Grain)

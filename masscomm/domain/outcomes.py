@@ -67,7 +67,14 @@ def outcome(
         (start, end),
         [entry.position for entry in outcomes],
         [entry.user_id for entry in outcomes],
-        outcome_fields(outcomes, step=step, now_ms=now_ms, requested_at=parent.timestamp, directory=directory),
+        outcome_fields(
+            outcomes,
+            step=step,
+            now_ms=now_ms,
+            requested_at=parent.timestamp,
+            due_at=parent.due_ms if isinstance(parent, DeliveryRequested) else None,
+            directory=directory,
+        ),
     )
 
 
@@ -77,6 +84,7 @@ def outcome_fields(
     step: str,
     now_ms: int,
     requested_at: int,
+    due_at: int | None = None,
     directory: DirectoryPosition | None = None,
 ) -> OutcomeFields:
     """Return the fields of an outcome record that its parent record does not have.
@@ -94,6 +102,7 @@ def outcome_fields(
         results=[_result(decision, count, now_ms, directory) for decision, count in counts.items()],
         result_index=[index_of[entry.decision] for entry in outcomes],
         provider_message_ids=[list(entry.message_ids) for entry in outcomes] if any_published else [],
+        due_at=due_at,
     )
 
 

@@ -363,8 +363,15 @@ class DeliveryFields(OwnFields["DeliveryRequested"]):
 class DeliveryRequested(DeliveryFields, SendFields, ChannelRecord):
     """The messages for recipients at positions [range_start, range_end) on one channel."""
 
+    # The end of what held the recipients. Retries are counted from built_at on: quiet hours extend no deadline.
+    waited_until: int | None = None
     # As in the build record.
     fallback: str | None = None
+
+    @property
+    def due_ms(self) -> int:
+        """Return the time at which the messages were due in ms since the epoch (masscomm.domain.latencies)."""
+        return max(self.timestamp, self.waited_until or 0)
 
     @property
     def since_ms(self) -> int:
@@ -478,6 +485,9 @@ class OutcomeFields(OwnFields["NotificationOutcome"]):
     results: list[Result]
     result_index: list[int]
     provider_message_ids: list[list[str]] = field(default_factory=list)
+    # The time at which the messages were due (masscomm.domain.latencies), in a record of delivery or of a receipt;
+    # None in one of an earlier version.
+    due_at: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

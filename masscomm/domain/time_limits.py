@@ -421,6 +421,8 @@ REDELIVERED_KEPT_DAYS = 440
 # The log of webhook messages, and their counts by minute, of which an endpoint has up to one per event type.
 WEBHOOK_LOG_KEPT_DAYS = 30
 WEBHOOK_MINUTES_KEPT_DAYS = 7
+# The latencies of notifications by minute, which have a row for each category, channel and bin.
+LATENCY_MINUTES_KEPT_DAYS = 30
 SENDS_KEPT_DAYS = 450
 # Small sends, after their last change; their counts stay.
 SMALL_SENDS_KEPT_DAYS = 30

@@ -76,6 +76,8 @@ class Archiver:
         """Create the archive of a database that has counted nothing. Raises as `start`."""
         with spark_errors(), connect(self._settings.database_url, "spark_metrics archive") as connection:
             claim_table(connection, self.table, begin)
+            if self.table.exists():
+                self.table.add_columns()  # guard: archive.columns_of_a_version
 
     def append_all(self, stopped: threading.Event) -> None:
         """Append the records up to the topics' present ends on the calling thread, unless stopped. Raises Retry or

@@ -9,11 +9,12 @@ offsets at which a writer begins.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from masscomm.aws.authentication import address_now
 from masscomm.errors import Retry, Stop
@@ -95,6 +96,17 @@ class MarkedTable:
             f"create table if not exists {self.name} ({self._columns}) using iceberg partitioned by ({self._partition})"
             f" tblproperties ({chosen})"
         )
+
+    def add_columns(self) -> None:
+        """Add the columns that a table of an earlier version lacks. Its rows have null there."""
+        if added := self.missing_from(self._spark.table(self.name)):
+            listed = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in added)
+            self._spark.sql(f"alter table {self.name} add columns ({listed})")
+
+    def missing_from(self, rows: DataFrame) -> list[StructField]:
+        """Return the table's columns that rows of an earlier version lack."""
+        schema = cast(StructType, StructType.fromDDL(self._columns))
+        return [column for column in schema.fields if column.name not in rows.columns]
 
     def appended(self) -> Appended:
         """Return the end of the table."""

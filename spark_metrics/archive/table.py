@@ -19,7 +19,7 @@ _OF_EVERY_RECORD = (*PLACE, "timestamp_ms", "source", "schema_id", "problem")
 ARCHIVED = (
     *_OF_EVERY_RECORD,
     *("record_id", "send_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed"),
-    "labels",
+    *("labels", "due_ms"),
 )
 # The columns that only the log of recipients needs.
 OF_RECIPIENTS = ("user_ids", "result_index")
@@ -31,7 +31,7 @@ COLUMNS = """
 at timestamp, topic string, partition int, kafka_offset bigint, timestamp_ms bigint, source string, schema_id bigint,
 problem string, record_id string, send_id string, club_id bigint, type string, at_ms bigint, chunk_index int,
 chunk_count int, counts array<struct<channel: string, measure: string, reason: string, count_total: bigint>>,
-run binary, listed string, user_ids array<bigint>, result_index array<int>, labels string
+run binary, listed string, user_ids array<bigint>, result_index array<int>, labels string, due_ms bigint
 """
 
 
@@ -68,7 +68,9 @@ class ArchiveTable(MarkedTable):
             reader = reader.option("versionAsOf", snapshot)
         if at is not None:
             reader = reader.option("timestampAsOf", f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}")
-        return reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
+        rows = reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
+        missing = self.missing_from(rows)  # A snapshot has the columns of its time.
+        return rows.withColumns({column.name: F.lit(None).cast(column.dataType) for column in missing})
 
     def hours(self, snapshot: int | None) -> list[tuple[datetime, int]]:
         """Return the hours that have records in a snapshot, in their order, each with the number of its records."""

@@ -35,8 +35,9 @@ class Source:
         topic_names: Names in schemas/topics.yaml; the topics of every lane are read.
         fields: The fields that are counted.
         facts: Returns, for the decoded record, record_id, club_id, type, at_ms and counts (COUNTS). It may return
-            chunk_index and chunk_count, for results by position run and listed (masscomm.domain.notification_codes),
-            and for results of webhooks listed (spark_metrics.counting.webhook_results).
+            chunk_index and chunk_count, due_ms for latencies (masscomm.domain.latencies), for results by position run
+            and listed (masscomm.domain.notification_codes), and for results of webhooks listed
+            (spark_metrics.counting.webhook_results).
         send_id: Returns the id of the record's send; null if the record could not be decoded.
         labels: Those of `fields` that a view can have as dimensions (spark_metrics.counting.views); texts.
         texts: Fields, also beyond `fields`, that are checked to be UTF-8. All other fields are skipped.
@@ -101,6 +102,7 @@ def _facts_of_outcome(outcome: Column) -> dict[str, Column]:
         "type": outcome["type"],
         "at_ms": outcome["timestamp"],
         "chunk_index": outcome["chunk_index"],
+        "due_ms": outcome["due_at"],
         "counts": decided(outcome["channel"], outcome["results"]),
         "run": F.when(_is_run(outcome), run_of(outcome["positions"])),
         "listed": F.when((F.size(outcome["results"]) > 0) & ~_is_run(outcome), listed(outcome)),
@@ -141,7 +143,7 @@ OUTCOME = Source(
     (topics.OUTCOME,),
     names(
         *("record_id", "send_id", "club_id", "type", "channel", "timestamp"),
-        *("chunk_index", "positions", "result_index", *_LABELS),
+        *("chunk_index", "positions", "result_index", "due_at", *_LABELS),
     )
     | {"results": names("status", "reason", "count")},
     _facts_of_outcome,

@@ -21,7 +21,9 @@ from spark_metrics.counting.decode import Writers, decoded
 from spark_metrics.counting.problems import joined_texts, problem_of, problem_of_results, storable
 
 _POSITION = ("topic", "partition", "kafka_offset", "timestamp_ms", "source", "schema_id")
-_OF_SOURCES = ("record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed")
+_OF_SOURCES = (
+    *("record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "due_ms", "counts", "run", "listed"),
+)
 _COUNTED = ("send_id", "id", *_OF_SOURCES, "labels")
 _OF_RECIPIENTS = ("user_ids", "result_index", "decisions")
 CHANNELS_THEN = "channels_then"
@@ -38,9 +40,10 @@ def facts(
     """Return the facts of Kafka's records: one row per record, even for records that cannot be counted.
 
     The columns are topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (the 16
-    bytes of record_id), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total),
-    run and listed (see masscomm.domain.notification_codes), labels (JSON), problem, and with `recipients` user_ids,
-    result_index and decisions (sources.decisions). If a row has a problem, only its position and problem are valid.
+    bytes of record_id), club_id, type, at_ms, chunk_index, chunk_count, due_ms, counts (channel, measure, reason,
+    count_total), run and listed (see masscomm.domain.notification_codes), labels (JSON), problem, and with `recipients`
+    user_ids, result_index and decisions (sources.decisions). If a row has a problem, only its position and problem are
+    valid.
 
     No expression contains a lambda (transform, filter, exists): Spark would interpret it for each record, and could not
     compile the operator that contains it.

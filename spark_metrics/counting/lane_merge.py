@@ -9,7 +9,7 @@ A record is merged once. In its transaction, after it has locked the lane, the t
 lane is merged, and stores the new ones. So a task that runs twice, or outlives its batch, adds nothing.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from masscomm.domain.grains import Grain
+from masscomm.domain.latencies import MEASURED, bin_of
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.domain.notification_codes import StateEntry
 from spark_metrics.common.database import STREAM, connect, first_line, is_permanent
@@ -52,6 +53,7 @@ class LaneRow(NamedTuple):
         hash: The hash of the send id, or of the position if the record has none; modulo `lanes` it is the lane.
         record_id: 16 bytes.
         labels: JSON with further texts for views.
+        due_ms: The time at which the notifications of an outcome were due (masscomm.domain.latencies).
         channel, measure, reason, total: The count of a record that has exactly one.
         several: Channels, measures, reasons and totals of the counts of a record that has several, all as texts.
         run, listed: The results by position (masscomm.domain.notification_codes); listed: those of webhooks, too
@@ -76,6 +78,7 @@ class LaneRow(NamedTuple):
     chunk_index: int | None = None
     chunk_count: int | None = None
     labels: str | None = None
+    due_ms: int | None = None
     channel: str | None = None
     measure: str | None = None
     reason: str | None = None
@@ -248,6 +251,7 @@ class _Lane:
 
     def _hold_nothing(self) -> None:
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
+        self._latencies: Counter[tuple[Any, ...]] = Counter()
         self._chunks: defaultdict[send_states.Chunk, list[StateEntry]] = defaultdict(list)
         self._recipients: list[tuple[Any, ...]] = []
         self._bytes = 0
@@ -355,7 +359,7 @@ class _Lane:
         )
 
     def _count(self, source: str, row: Sequence[Any]) -> None:
-        send_id, club_id, category, at_ms, chunk_index, chunk_count, labels = row[_SEND_ID:_COUNT]
+        send_id, club_id, category, at_ms, chunk_index, chunk_count, labels, due_ms = row[_SEND_ID:_COUNT]
         channel, measure, reason, total, several, run, listed = row[_COUNT:_USERS]
         # A record without recipients has no count.
         counts = counts_of(several) if several else ((channel, measure, reason, total),)
@@ -374,6 +378,8 @@ class _Lane:
                 if chunk_count is not None:
                     known[3] = max(known[3] or 0, chunk_count)
             begins = 0
+            if due_ms is not None and measure in MEASURED and total:
+                self._latencies[minute_s, category, channel, measure, bin_of(at_ms - due_ms)] += total
         if run is not None or listed is not None:
             channel, measure, reason, _ = counts[0]
             entry = measure, reason, None if run is None else bytes(run), listed
@@ -404,6 +410,9 @@ class _Lane:
         if len(self._sums) > sums:
             self._copy("batch_counts", ((*key, *values) for key, values in self._sums.items()))
             self._sums.clear()
+        if len(self._latencies) > sums:
+            self._copy("batch_latencies", ((*key, total) for key, total in self._latencies.items()))
+            self._latencies.clear()
         if self._webhooks.size > sums:
             self._webhooks.send(self._copy)
         if len(self._chunks) > chunks or self._bytes > size:
@@ -456,7 +465,7 @@ def counts_of(several: Sequence[Sequence[Any]]) -> list[Count]:
     ]
 
 
-_EMPTY = b"truncate batch_counts, batch_recipients, batch_webhooks, batch_webhook_log"
+_EMPTY = b"truncate batch_counts, batch_latencies, batch_recipients, batch_webhooks, batch_webhook_log"
 _EPOCH = b"select epoch from stream_status where stream = %s for key share"
 # The advisory lock of a lane. The lanes of a recompute, in another schema, have locks of their own.
 # guard: metrics.one_task_a_lane

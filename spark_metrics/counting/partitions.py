@@ -17,6 +17,7 @@ from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import (
     DAYS_KEPT_DAYS,
     HOURS_KEPT_DAYS,
+    LATENCY_MINUTES_KEPT_DAYS,
     MINUTES_KEPT_DAYS,
     RECIPIENT_LOG_KEPT_DAYS,
     REDELIVERED_KEPT_DAYS,
@@ -62,6 +63,8 @@ TABLES: Mapping[str, Partitioned] = {
         Partitioned(Grain.MINUTE.table, "bucket", "month", MINUTES_KEPT_DAYS),
         Partitioned(Grain.HOUR.table, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),
         Partitioned(Grain.DAY.table, "bucket", "year", DAYS_KEPT_DAYS, fillfactor=50),
+        Partitioned(Grain.MINUTE.latency_table, "bucket", "day", LATENCY_MINUTES_KEPT_DAYS),
+        Partitioned(Grain.HOUR.latency_table, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),
         Partitioned("revised_minutes", "minute", "month", DAYS_KEPT_DAYS),
         Partitioned("send_changes", "changed_at", "day", SEND_CHANGES_KEPT_DAYS),
         Partitioned("redelivered", "refused_at", "month", REDELIVERED_KEPT_DAYS),

@@ -111,12 +111,18 @@ _SHOWN = 20
 _MINUTES = Grain.MINUTE.table
 
 
-def tables_of(views: Iterable[View], kept: Mapping[str, datetime], archived: datetime | None) -> dict[str, Table]:
+def tables_of(
+    views: Iterable[View],
+    kept: Mapping[str, datetime],
+    archived: datetime | None,
+    begun: Mapping[str, datetime] | None = None,
+) -> dict[str, Table]:
     """Return the compared tables: TABLES and those of the views.
 
     Args:
         kept: The time since which a table's rows are kept, for tables with deleted rows.
         archived: The time since which records are kept in the archive, if some were deleted.
+        begun: The time since which a view has all counts, for views that lack earlier ones.
     """
     sends = kept.get("sends")
     # A send is deleted by the time of its first record, and compared by that of its request, which may be later.
@@ -124,7 +130,8 @@ def tables_of(views: Iterable[View], kept: Mapping[str, datetime], archived: dat
     small = kept.get(SMALL_SENDS)
 
     def since(view: View) -> datetime | None:
-        return max(filter(None, (kept.get(view.table), archived)), default=None)
+        began = begun.get(view.table) if begun else None  # guard: recompute.later_views
+        return max(filter(None, (kept.get(view.table), archived, began)), default=None)
 
     return {
         name: replace(table, kept_since=kept.get(name))

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from masscomm.domain.grains import LATENCY_GRAINS
 from masscomm.errors import Stop
 from spark_metrics.common.settings import imported
 from spark_metrics.counting.folding import LaneTable, lane_of_bucket
@@ -23,12 +24,13 @@ from spark_metrics.sql import read_sql
 class View:
     """A table of sums by key and time.
 
-    Dimensions, measures and `where` are Postgres' SQL expressions of the columns of batch_counts (sql/lane_tables.sql).
+    Dimensions, measures and `where` are Postgres' SQL expressions of the columns of `source`.
 
     Attributes:
         table: The name of the table and of the view.
         dimensions: {column: expression} of the primary key, which also has `bucket` (timestamptz).
         measures: {column: expression}; the column, bigint, is the sum of the expression.
+        source: The table of a lane that is summed (sql/lane_tables.sql): batch_counts or batch_latencies.
         labels: Labels of the sources (spark_metrics.common.sources) that the expressions use as columns: texts or null.
         where: Which sums are included.
         step_s: Every bucket begins at a multiple of this number of seconds.
@@ -38,6 +40,7 @@ class View:
     table: str
     dimensions: Mapping[str, str]
     measures: Mapping[str, str]
+    source: str = "batch_counts"
     labels: tuple[str, ...] = ()
     where: str = "true"
     step_s: int = 60
@@ -107,6 +110,7 @@ class View:
                 f", labels ->> {sql.Literal(name).as_string()} as {sql.Identifier(name).as_string()}"
                 for name in self.labels
             ),
+            "source": sql.Identifier(self.source).as_string(),
             "where": self.where,
             "keys": ", ".join(str(number + 1) for number in range(len(self.keys))),
             "names": listed("{}", self.keys),
@@ -124,11 +128,25 @@ _NOT_REPEATABLE = re.compile(
 )
 
 
+# The latencies of notifications by bin (masscomm.domain.latencies), which are always counted: of all tenants together,
+# because each tenant would have its own bins.
+LATENCIES = tuple(
+    View(
+        table=grain.latency_table,
+        source="batch_latencies",
+        dimensions={name: name for name in ("type", "channel", "measure", "bin")},
+        measures={"count_total": "count_total"},
+        step_s=grain.seconds,
+    )
+    for grain in LATENCY_GRAINS
+)
+
+
 def load_views(names: Sequence[str]) -> tuple[View, ...]:
-    """Return the views with these names (module:VARIABLE). Raises Stop for a name without a view, and for a view that
-    cannot be counted again.
+    """Return the views that are always counted, and those with these names (module:VARIABLE). Raises Stop for a name
+    without a view, and for a view that cannot be counted again.
     """
-    views = tuple(imported("SPARK_VIEWS", name, View) for name in names)
+    views = (*LATENCIES, *(imported("SPARK_VIEWS", name, View) for name in names))
     for view in views:
         view.check_expressions()
     if len({view.table for view in views}) != len(views):
@@ -144,6 +162,11 @@ def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bo
         "select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = %s", [name]
     ).fetchone()
     return row is not None, row[0] if row else None
+
+
+def begun_since(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
+    """Return, for each view that lacks the counts from before it was maintained, the time since which it is."""
+    return dict(connection.execute("select view, since from stream_views where since > '-infinity'").fetchall())
 
 
 def kept_since(connection: psycopg.Connection[Any]) -> dict[str, datetime]:

@@ -20,6 +20,14 @@ create temporary table if not exists batch_counts (
     first_ms    bigint  not null,
     chunk_count integer
 ) on commit delete rows;
+create temporary table if not exists batch_latencies (
+    minute_s    bigint   not null,
+    type        text     not null,
+    channel     text     not null,
+    measure     text     not null,
+    bin         smallint not null,
+    count_total bigint   not null
+) on commit delete rows;
 create temporary table if not exists batch_webhooks (
     minute_s    bigint not null,
     club_id     bigint not null,

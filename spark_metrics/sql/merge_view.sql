@@ -2,7 +2,7 @@ insert into {table} as t ({columns}, lane)
 select {columns}, {lane}
 from (
     select {values}
-    from (select *{labels} from batch_counts) as counts
+    from (select *{labels} from {source}) as counts
     where {where}
     group by {keys}
 ) as sums

@@ -62,6 +62,7 @@ class Record:
     at_ms: int = AT_MS
     chunk_index: int = 0
     chunk_count: int | None = None
+    due_ms: int | None = None
     counts: list[tuple[str, str, str | None, int]] = field(default_factory=lambda: [("push", "sent", None, 3)])
     # first of an outcome's consecutive positions; None: positions that no other record has
     first_position: int | None = None
@@ -129,6 +130,7 @@ def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
         r.chunk_index,
         r.chunk_count,
         None,
+        r.due_ms,
         channel,
         measure,
         reason,

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from masscomm.domain import ids
 from masscomm.domain.categories import resolve_channels
 from masscomm.domain.lanes import Lane
+from masscomm.domain.latencies import bin_of
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka.topics import in_lane
 
@@ -44,6 +45,7 @@ class ExpectedMetrics:
     Attributes:
         counts: by (at_ms, club_id, type, channel, measure).
         by_template: by (day in ms, club_id, template, locale, measure).
+        latencies: by (at_ms, type, channel, measure, bin), of outcomes with the time at which they were due.
         log: (user_id, at_ms, send_id, channel, club_id, type, status, reason).
         sent: the final status of each notification.
         repeated: number of repeated records in the topics.
@@ -55,6 +57,7 @@ class ExpectedMetrics:
     log: Counter[tuple[int, int, str, str, int, str, str, str]] = field(default_factory=Counter)
     quarantined: set[tuple[str, int, int]] = field(default_factory=set)
     by_template: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
+    latencies: Counter[tuple[int, str, str, str, int]] = field(default_factory=Counter)
     repeated: int = 0
 
     def buckets(self, step_ms: int) -> dict[tuple[int, int, str, str, str], int]:
@@ -63,6 +66,13 @@ class ExpectedMetrics:
         for (at_ms, club_id, category, channel, measure), n in self.counts.items():
             sums[at_ms // step_ms * step_ms, club_id, category, channel, measure] += n
         return dict(+sums)
+
+    def latency_buckets(self, step_ms: int) -> dict[tuple[int, str, str, str, int], int]:
+        """Notifications by (bucket, type, channel, measure, bin)."""
+        sums: Counter[tuple[int, str, str, str, int]] = Counter()
+        for (at_ms, category, channel, measure, number), n in self.latencies.items():
+            sums[at_ms // step_ms * step_ms, category, channel, measure, number] += n
+        return dict(sums)
 
     def totals(self) -> Counter[tuple[str, str, str, str]]:
         """Notifications by (send_id, channel, status, reason)."""
@@ -83,6 +93,9 @@ class ExpectedMetrics:
         at_ms, send_id = value["timestamp"], value["send_id"]
         for result in value["results"]:
             self._count(value, at_ms, channel, result["status"], result["count"])
+            if result["status"] in ("sent", "delivered") and value.get("due_at") is not None:
+                number = bin_of(at_ms - value["due_at"])
+                self.latencies[at_ms, category, channel, result["status"], number] += result["count"]
         for position, user_id, index in zip(value["positions"], value["user_ids"], value["result_index"], strict=True):
             status, reason = Status(value["results"][index]["status"]), value["results"][index]["reason"] or ""
             self.log[user_id, at_ms, send_id, channel, club_id, category, status, reason] += 1

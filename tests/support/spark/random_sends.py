@@ -74,6 +74,8 @@ class Producing:
 
         def outcome(step: str, said: dict[int, tuple[str, str | None]], when: int) -> tuple[str, bytes]:
             results = list(dict.fromkeys(said.values()))
+            # Clocks differ, a record of an earlier version has no such time, and a producer may set any.
+            due_at = None if step == "preference" else rng.choice([None, when - rng.randrange(200_000), now, -(2**62)])
             value = {
                 "record_id": ids.derived_id(parent, f"outcome.{step}", shared["channel"], 0, 500),
                 "step": step,
@@ -86,6 +88,7 @@ class Producing:
                     for status, reason in results
                 ],
                 "result_index": [results.index(result) for result in said.values()],
+                "due_at": due_at,
             }
             return "outcome", self.topics.own("outcome", "NotificationOutcome", common | value)
 

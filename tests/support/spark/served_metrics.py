@@ -21,6 +21,12 @@ def assert_is(expected: ExpectedMetrics, database: str) -> None:
                 f" from counts_{grain} group by bucket, club_id, type, channel, measure"
             )
             assert {row[:5]: row[5] for row in served} == expected.buckets(step_ms), grain
+        for name, step_ms in (("latency_minute", 60_000), ("latency_hour", 3_600_000)):
+            served = rows(
+                "select extract(epoch from bucket)::bigint * 1000, type, channel, measure, bin, sum(count_total)"  # noqa: S608
+                f" from {name} group by bucket, type, channel, measure, bin"
+            )
+            assert {row[:5]: row[5] for row in served} == expected.latency_buckets(step_ms), name
         templates = rows(
             "select extract(epoch from bucket)::bigint * 1000, club_id, template, locale, measure, sum(total)"
             " from template_days group by bucket, club_id, template, locale, measure"
