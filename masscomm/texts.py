@@ -195,6 +195,7 @@ class Text(StrEnum):
     EVENT_DATA_MISFIT = "does not fit the schema of its type, at {place}: {reason}"
     EVENTS_LIST = "must be a list of 1 to {maximum} events"
     EVERY_CLUB_NEEDED = "These credentials may not change what concerns every club."
+    EVERY_CLUB_SEEN = "These numbers are of all clubs together, and these credentials may not see every club."
     EVENTS_NOT_PERMITTED = "These credentials may not report events of these clubs."
     UNIT_FORM = "must be the path of a unit: up to {levels} levels of letters, digits, _ . -, e.g. 100/7"
     TIME_UNIT_WRONG = "{problem}"
@@ -365,6 +366,7 @@ class Text(StrEnum):
     DAYS_NOT_ON_MINUTES = "days of {zone} do not begin on whole minutes of UTC there"
     ROWS_READ = "The query would read more than {maximum} rows"
     ROWS_FILLED = "Filled with zeros, the answer would have more than {maximum} rows"
+    ROWS_ANSWERED = "The answer would have more than {maximum} rows"
     # Of schedules.
     NAMED_SCHEDULE_UNKNOWN = "The schedule is unknown."
     SCHEDULES_NOT_PERMITTED = "These credentials may not use schedules of this club."

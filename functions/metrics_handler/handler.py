@@ -1,10 +1,11 @@
-"""The metrics_handler function: it serves metrics, trends, the stream of changes and results of webhooks over HTTP."""
+"""The metrics_handler function: it serves metrics, trends, latencies, the stream of changes and results of webhooks."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from functions.metrics_handler.routes.latency import LatencyRoute
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.routes.stream import StreamRoute
 from functions.metrics_handler.routes.trending import TrendingRoute
@@ -31,6 +32,7 @@ api = rest_api(logger, retry_after_s=2)
 class UseCases:
     metrics_route: MetricsRoute
     trending_route: TrendingRoute
+    latency_route: LatencyRoute
     stream_route: StreamRoute
     webhooks_route: WebhooksRoute
 
@@ -54,6 +56,7 @@ def use_cases(store: MetricsStore, clock: Clock, grace: timedelta, waiting: Wait
     return UseCases(
         metrics_route,
         TrendingRoute(store, clock, grace),
+        LatencyRoute(store, clock, grace),
         StreamRoute(store, clock, metrics_route, waiting),
         WebhooksRoute(store, clock),
     )
@@ -73,6 +76,14 @@ def get_trending(asked: rest.Request) -> Response:
     request = ReadRequest.of(asked, JSON, CSV)
     body = bootstrap().trending_route.answer(request.parameters, request.clubs)
     return request.answer(body, (body["by"], "count_total", "before"))
+
+
+@api.get("/v1/metrics/latency")
+def get_latency(asked: rest.Request) -> Response:
+    """How long notifications took from due to sent and delivered."""
+    request = ReadRequest.of(asked, JSON, CSV)
+    body = bootstrap().latency_route.answer(request.parameters, request.clubs)
+    return request.answer(body, ("bucket", *body["dimensions"], "count_total", "p50_ms", "p95_ms", "p99_ms"))
 
 
 @api.get("/v1/metrics/stream")

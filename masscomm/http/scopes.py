@@ -96,6 +96,7 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/templates"): Scope.READ,
         ("GET", "/v1/metrics"): Scope.READ,
         ("GET", "/v1/metrics/trending"): Scope.READ,
+        ("GET", "/v1/metrics/latency"): Scope.READ,
         ("GET", "/v1/metrics/stream"): Scope.READ,
         ("GET", "/v1/sends/{send_id}/events"): Scope.READ,
         # The values of a send to few users need users:read.

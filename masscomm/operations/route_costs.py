@@ -76,6 +76,7 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("POST", "/v1/unsubscribe/{token}"): (_SMALL,),
         ("GET", "/v1/metrics"): (_COUNTS,),
         ("GET", "/v1/metrics/trending"): (_SMALL,),
+        ("GET", "/v1/metrics/latency"): (_COUNTS,),
         ("GET", "/v1/metrics/stream"): (_COUNTS, Cost(worst_s=STREAM_WAIT_S, slots=Kind.POLL)),
         ("GET", "/v1/sends/{send_id}/events"): (_SMALL, Cost(worst_s=STREAM_WAIT_S, slots=Kind.POLL)),
         ("GET", "/v1/sends"): (_SMALL,),

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from functions.metrics_handler import buckets
 from functions.metrics_handler.measures import parse_measure, parse_measures
-from functions.metrics_handler.routes import metrics, stream, trending, webhooks
+from functions.metrics_handler.routes import latency, metrics, stream, trending, webhooks
 from masscomm.domain.grains import EVERY_GRAIN, Grain
+from masscomm.domain.latencies import MEASURED
 from masscomm.domain.measures import MEASURES
 from masscomm.domain.webhooks import AttemptResult
 from masscomm.stores.metrics.port import Dimension, Order
@@ -81,6 +82,46 @@ OPERATIONS = {
         ),
         response=trending.TrendsBody,
         example={"rows": [{"type": "news", "count_total": 12, "before": 3}]},
+        headers=WATERMARK,
+        other_forms=_CSV,
+        revalidated=True,
+    ),
+    ("GET", "/v1/metrics/latency"): Operation(
+        description=(
+            "How long notifications took, by minute, hour or day: from the moment at which they were due until the "
+            "provider accepted them (`sent`), or until they arrived (`delivered`). A notification is due when its send "
+            "was requested or, if that is later, at the send's own time or at the end of what held it, such as quiet "
+            "hours. The numbers are of all tenants together, for callers that may see every tenant."
+        ),
+        parameters=(
+            *_QUERY[:3],
+            TYPE,
+            CHANNEL,
+            Parameter("measure", latency.parse_status.form, several({"enum": list(MEASURED)}), ["sent"]),
+            Parameter(
+                "dimensions",
+                f"any of {', '.join(latency.DIMENSIONS)}, several times or with commas between them",
+                several(TEXT),
+                ["channel"],
+            ),
+        ),
+        response=latency.LatencyBody,
+        example={
+            "granularity": "hour",
+            "dimensions": ["channel", "measure"],
+            "rows": [
+                {
+                    "bucket": NOON,
+                    "channel": "push",
+                    "measure": "sent",
+                    "count_total": 12,
+                    "p50_ms": 412,
+                    "p95_ms": 730,
+                    "p99_ms": 1120,
+                }
+            ],
+            "error": 0.05,
+        },
         headers=WATERMARK,
         other_forms=_CSV,
         revalidated=True,

@@ -1,7 +1,7 @@
 """A metrics store in memory, for unit tests; it passes the same contract tests as the store in Postgres."""
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,6 +18,9 @@ from masscomm.stores.metrics.port import (
     Count,
     Counts,
     Dimension,
+    Latencies,
+    LatencyQuery,
+    LatencyRow,
     Log,
     LogQuery,
     LogRow,
@@ -42,6 +45,7 @@ from masscomm.stores.metrics.port import (
     WebhookLogQuery,
     WebhookLogRow,
     check_filled,
+    check_latencies,
     check_read,
 )
 
@@ -68,6 +72,19 @@ class StoredWebhookCount:
     count: WebhookCount
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredLatency:
+    """A row of one of the two tables of latencies."""
+
+    granularity: Grain
+    bucket: datetime
+    type: str
+    channel: str
+    measure: str
+    bin: int
+    count_total: int
+
+
 @dataclass
 class InMemoryMetricsStore:
     """Implements port.MetricsStore over lists, and over sends by their id."""
@@ -85,6 +102,7 @@ class InMemoryMetricsStore:
     kept_since: dict[str, datetime] = field(default_factory=dict)
     webhook_rows: list[WebhookLogRow] = field(default_factory=list)
     stored_webhooks: list[StoredWebhookCount] = field(default_factory=list)
+    stored_latencies: list[StoredLatency] = field(default_factory=list)
 
     def counts(self, query: MetricsQuery) -> Counts:
         kept = self.kept_since.get(query.granularity.table)
@@ -132,6 +150,25 @@ class InMemoryMetricsStore:
         rows = [Trend(value, total, before[value]) for value, total in within.items()]
         rows.sort(key=lambda row: (-row.count_total, row.value))
         return Trends(rows[: query.limit], self.watermark, self.grace)
+
+    def latencies(self, query: LatencyQuery) -> Latencies:
+        matching = [
+            row
+            for row in self.stored_latencies
+            if row.granularity is query.source
+            and query.start <= row.bucket < query.end
+            and row.type in (query.type or [row.type])
+            and row.channel in (query.channel or [row.channel])
+            and row.measure in (query.measure or [row.measure])
+        ]
+        check_read(len(matching), self.bounds)
+        bins: defaultdict[tuple[datetime, tuple[str, ...]], Counter[int]] = defaultdict(Counter)
+        for row in matching:
+            values = tuple(getattr(row, name) for name in query.dimensions)
+            bins[floor(row.bucket, query.granularity.length), values][row.bin] += row.count_total
+        check_latencies(len(bins), self.bounds)
+        rows = [LatencyRow(bucket, values, dict(counts)) for (bucket, values), counts in sorted(bins.items())]
+        return Latencies(rows, self.watermark, self.grace, self.kept_since.get(query.source.latency_table))
 
     def position(self) -> StreamPosition:
         return StreamPosition(self.batch_id, self.finished_at, self.watermark, self.grace)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from masscomm.domain.grains import Grain
+from masscomm.domain.grains import LATENCY_GRAINS, Grain
 from masscomm.domain.send_states import SendCounts, SendState
 from masscomm.texts import Text
 
@@ -88,6 +88,8 @@ class Bounds:
     read: int = 1_000_000
     # The maximum number of rows in a response that is filled with rows of 0.
     filled: int = 100_000
+    # The maximum number of rows in a response with latencies, which has no pages.
+    latencies: int = 10_000
 
 
 # The maximum number of revised time buckets (complete ones that late records have changed) in a result.
@@ -110,6 +112,12 @@ def check_filled(rows: int, bounds: Bounds) -> None:
         raise TooMuch(Text.ROWS_FILLED.filled(maximum=bounds.filled))
 
 
+def check_latencies(rows: int, bounds: Bounds) -> None:
+    """Check the number of rows in a response with latencies. Raises TooMuch."""
+    if rows > bounds.latencies:
+        raise TooMuch(Text.ROWS_ANSWERED.filled(maximum=bounds.latencies))
+
+
 def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -> bool:
     """Return whether the watermark is later than `end` by the longest grace."""
     return watermark is not None and watermark >= end + max(graces)
@@ -130,6 +138,51 @@ class Counts:
     # buckets of the query's clubs.
     revised: Mapping[datetime, datetime] = field(default_factory=dict)
     # Rows of earlier buckets of the grain are deleted; None: none is.
+    kept_since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyQuery:
+    """Latencies in the buckets that begin in [start, end), summed over all columns except the dimensions.
+
+    Attributes:
+        granularity: The grain of the buckets of the response.
+        dimensions: Those of TYPE, CHANNEL and MEASURE that are kept, in the order of the enumeration.
+        type, channel, measure: Filters; an empty filter matches every value.
+    """
+
+    granularity: Grain
+    start: datetime
+    end: datetime
+    dimensions: tuple[Dimension, ...] = (Dimension.TYPE, Dimension.CHANNEL, Dimension.MEASURE)
+    type: tuple[str, ...] = ()
+    channel: tuple[str, ...] = ()
+    measure: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Grain:
+        """Return the grain of the rows that are read: a day is the sum of its hours."""
+        return min(self.granularity, LATENCY_GRAINS[-1], key=lambda grain: grain.length)
+
+
+@dataclass(frozen=True)
+class LatencyRow:
+    """The latencies of a bucket: the number of notifications by bin (masscomm.domain.latencies)."""
+
+    bucket: datetime
+    # The values of the query's dimensions, in their order.
+    values: tuple[str, ...]
+    bins: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Rows in the order of bucket and dimensions; texts are compared by code point."""
+
+    rows: Sequence[LatencyRow]
+    watermark: datetime | None
+    grace: timedelta = timedelta(0)
+    # No latency of an earlier bucket is stored; None: all are.
     kept_since: datetime | None = None
 
 
@@ -485,6 +538,10 @@ class MetricsStore(Protocol):
 
     def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
         """Return the most frequent values of the query's only dimension in [middle, end). Raises TooMuch."""
+        ...
+
+    def latencies(self, query: LatencyQuery) -> Latencies:
+        """Return the latencies of a query, from one consistent state of the database. Raises TooMuch."""
         ...
 
     def position(self) -> StreamPosition:

@@ -20,6 +20,9 @@ from masscomm.stores.metrics.port import (
     ChannelTotals,
     Count,
     Counts,
+    Latencies,
+    LatencyQuery,
+    LatencyRow,
     Log,
     LogKey,
     LogQuery,
@@ -46,6 +49,7 @@ from masscomm.stores.metrics.port import (
     WebhookLogQuery,
     WebhookLogRow,
     check_filled,
+    check_latencies,
     check_read,
 )
 from masscomm.stores.metrics_database import Connection, Pool, connected, connection_pool
@@ -90,6 +94,20 @@ class PostgresMetricsStore:
             check_read(_number(connection, statements.rows_read(query), values), self._bounds)
             rows = connection.execute(statements.trends(query), values).fetchall()
         return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark, grace)
+
+    def latencies(self, query: LatencyQuery) -> Latencies:
+        values = statements.latency_values(query, self._bounds)
+        with self._connection() as connection:
+            watermark, grace = _watermark(connection)
+            check_read(_number(connection, statements.latency_rows_read(query), values), self._bounds)
+            found = connection.execute(statements.latencies(query), values).fetchall()
+            row = connection.execute(_VIEW_SINCE, [query.source.latency_table]).fetchone()
+        check_latencies(len(found), self._bounds)
+        rows = [
+            LatencyRow(bucket, tuple(dimensions), dict(zip(bins, map(int, counts), strict=True)))
+            for bucket, *dimensions, bins, counts in found
+        ]
+        return Latencies(rows, watermark, grace, row[0] if row else None)
 
     def position(self) -> StreamPosition:
         with self._connection() as connection:
@@ -286,7 +304,7 @@ class PostgresMetricsStore:
         with self._connection() as connection:
             found = connection.execute(SQL(_WEBHOOK_COUNTS).format(table=table), values).fetchall()
             kept = _kept_since(connection, query.granularity.webhook_table)
-        rows = [WebhookCount(WebhookCountKey(*row[:4]), row[4], row[5]) for row in found]
+        rows = [WebhookCount(WebhookCountKey(*row[:4]), int(row[4]), int(row[5])) for row in found]
         return WebhookCounts(rows[: query.limit], len(rows) > query.limit, kept)
 
     def _combinations(self, connection: Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
@@ -337,9 +355,10 @@ def _is_text(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-_LOG_SINCE = """
-select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = 'recipient_log'
+_VIEW_SINCE = """
+select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = %s
 """
+_LOG_SINCE = _VIEW_SINCE.replace("%s", "'recipient_log'")
 
 # One statement serves every combination of filters: a user has few rows, and the index of each day finds them. The
 # status with the highest rank is the notification's status (masscomm.domain.statuses.merge).
@@ -427,12 +446,13 @@ limit %(limit)s
 """.replace("{filters}", _OF_WEBHOOKS)
 
 _WEBHOOK_COUNTS = """
-select bucket, club_id, type, status, count_total, duration_ms_total
+select bucket, club_id, type, status, sum(count_total), sum(duration_ms_total)
 from {table}
 where {filters}
     and bucket >= %(start)s and bucket < %(end)s and bucket >= %(bucket)s::timestamptz
     and (bucket, club_id, type collate "C", status collate "C")
         > (%(bucket)s::timestamptz, %(after_club)s::bigint, %(after_type)s::text, %(after_status)s::text)
+group by bucket, club_id, type, status
 order by bucket, club_id, type collate "C", status collate "C"
 limit %(limit)s
 """.replace("{filters}", _OF_WEBHOOKS)

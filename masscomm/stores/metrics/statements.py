@@ -5,7 +5,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
 
-from masscomm.stores.metrics.port import MAX_REVISED, Bounds, Dimension, MetricsQuery, Order
+from masscomm.stores.metrics.port import MAX_REVISED, Bounds, Dimension, LatencyQuery, MetricsQuery, Order
 
 _TYPES = {
     Dimension.CLUB_ID: SQL("bigint"),
@@ -100,14 +100,50 @@ def trends(query: MetricsQuery) -> Composed:
     )
 
 
-def _conditions(query: MetricsQuery) -> Composable:
+def latency_values(query: LatencyQuery, bounds: Bounds) -> dict[str, Any]:
+    """Return all parameters of the two statements for latencies."""
+    values: dict[str, Any] = {"start": query.start, "end": query.end}
+    values |= {"read_bound": bounds.read + 1, "limit": bounds.latencies + 1}
+    return values | {dimension: list(getattr(query, dimension)) for dimension in _OF_LATENCIES}
+
+
+def latency_rows_read(query: LatencyQuery) -> Composed:
+    """Return a statement that counts the rows a query for latencies reads, up to one more than the bound."""
+    return SQL("select count(*) from (select from {} where {} limit %(read_bound)s) as matching").format(
+        Identifier(query.source.latency_table), _conditions(query)
+    )
+
+
+def latencies(query: LatencyQuery) -> Composed:
+    """Return a statement for bucket, dimensions, bins and the count of each bin, up to one more row than the bound."""
+    bucket = SQL("date_bin({}, bucket, timestamptz 'epoch')").format(sql.Literal(query.granularity.length))
+    names = [Identifier(dimension) for dimension in query.dimensions]
+    keys = SQL(", ").join([SQL("bucket"), *names])
+    return SQL(
+        "select {keys}, array_agg(bin), array_agg(n) from ("
+        "select {values}, bin, sum(count_total) as n from {table} where {conditions} group by {numbers}"
+        ") as counted group by {keys} order by {order} limit %(limit)s"
+    ).format(
+        keys=keys,
+        values=SQL(", ").join([SQL("{} as bucket").format(bucket), *names]),
+        table=Identifier(query.source.latency_table),
+        conditions=_conditions(query),
+        numbers=SQL(", ").join(SQL(str(n + 1)) for n in range(len(names) + 2)),
+        order=SQL(", ").join([SQL("bucket"), *map(_sorted, query.dimensions)]),
+    )
+
+
+_OF_LATENCIES = (Dimension.TYPE, Dimension.CHANNEL, Dimension.MEASURE)
+
+
+def _conditions(query: MetricsQuery | LatencyQuery) -> Composable:
     return SQL(" and ").join([SQL("bucket >= %(start)s and bucket < %(end)s"), *_filters(query)])
 
 
-def _filters(query: MetricsQuery) -> list[Composed]:
+def _filters(query: MetricsQuery | LatencyQuery) -> list[Composed]:
     return [
         SQL("{} = any({}::{}[])").format(Identifier(dimension), Placeholder(dimension), _TYPES[dimension])
-        for dimension in Dimension
+        for dimension in (Dimension if isinstance(query, MetricsQuery) else _OF_LATENCIES)
         if getattr(query, dimension)
     ]
 

@@ -4,18 +4,20 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
 
 from local.devstack.config import StackConfig
 from masscomm.domain.grains import Grain
-from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount, StoredLatency
 from masscomm.stores.metrics.port import (
     Bounds,
     ChannelTotals,
     Count,
     Dimension,
+    LatencyQuery,
     Log,
     LogKey,
     LogQuery,
@@ -39,7 +41,7 @@ from masscomm.stores.metrics_database import connection_pool
 from tests.support.servers.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-BOUNDS = Bounds(read=6, filled=8)
+BOUNDS = Bounds(read=6, filled=8, latencies=3)
 MINUTE = timedelta(minutes=1)
 WATERMARK = NOON + timedelta(seconds=90, milliseconds=250)
 STORED = [
@@ -64,6 +66,27 @@ STORED = [
         (Grain.DAY, NOON.replace(hour=0), 1, "news", "push", "sent", 10),
     ]
 ]
+LATENCIES = [
+    StoredLatency(
+        granularity=granularity,
+        bucket=bucket,
+        type=category,
+        channel=channel,
+        measure=measure,
+        bin=number,
+        count_total=count,
+    )
+    for granularity, bucket, category, channel, measure, number, count in [
+        (Grain.MINUTE, NOON, "news", "push", "sent", 70, 3),
+        (Grain.MINUTE, NOON, "news", "push", "sent", 2, 2**40),
+        (Grain.MINUTE, NOON, "News", "push", "sent", 70, 1),
+        (Grain.MINUTE, NOON, "news", "email", "delivered", 0, 5),
+        (Grain.MINUTE, NOON + MINUTE, "news", "push", "sent", 70, 7),
+        (Grain.HOUR, NOON, "news", "push", "sent", 70, 10),
+        (Grain.HOUR, NOON + timedelta(hours=1), "news", "push", "sent", 70, 20),
+        (Grain.HOUR, NOON + timedelta(hours=12), "news", "push", "sent", 70, 40),
+    ]
+]
 GRACE = timedelta(seconds=30)
 REVISED = [
     (NOON, 1, NOON + timedelta(hours=1)),
@@ -72,6 +95,7 @@ REVISED = [
     (NOON + timedelta(days=1), 1, NOON + timedelta(days=2)),
 ]
 KEPT_SINCE = {Grain.MINUTE.table: NOON - timedelta(days=90), "sends": NOON - timedelta(days=400)}
+BEGUN = {Grain.HOUR.latency_table: NOON}
 SEND = SendTotals(
     send_id="s",
     club_id=7,
@@ -95,6 +119,14 @@ def fill(url: str) -> None:
                 f"insert into counts_{row.granularity} values (%s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
                 [row.bucket, row.club_id, row.type, row.channel, row.measure, row.count_total],
             )
+        for each in LATENCIES:
+            # Each lane has rows of its own until the bucket is complete.
+            for lane, count in ((-1, each.count_total - 1), (1, 1)) if each.bin == 2 else ((-1, each.count_total),):
+                connection.execute(
+                    f"insert into {each.granularity.latency_table} values (%s, %s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
+                    [each.bucket, each.type, each.channel, each.measure, each.bin, lane, count],
+                )
+        connection.execute("insert into stream_views values ('latency_hour', %s, '-infinity')", [NOON])
         connection.execute("insert into sends values ('s', 7, 'news', %s, 2, 1)", [NOON])
         for channel, totals in SEND.channels.items():
             values = [channel, totals.requested, totals.duplicates, totals.queued]
@@ -138,7 +170,8 @@ def store(request: pytest.FixtureRequest) -> MetricsStore:
             NOON,
             grace=GRACE,
             revised_minutes=REVISED,
-            kept_since=KEPT_SINCE,
+            kept_since=KEPT_SINCE | BEGUN,
+            stored_latencies=LATENCIES,
         )
     found: MetricsStore = request.getfixturevalue("in_postgres")
     return found
@@ -492,3 +525,50 @@ def test_a_send_has_the_states_of_its_first_chunk(store: MetricsStore) -> None:
 @pytest.mark.parametrize("send_id", ["S", "", "s\0", "\ud800", "' or ''='", "x" * 10_000])
 def test_unknown_send_is_not_found(store: MetricsStore, send_id: str) -> None:
     assert store.send(send_id) is None
+
+
+TYPE, CHANNEL, MEASURE = Dimension.TYPE, Dimension.CHANNEL, Dimension.MEASURE
+
+
+def latencies(store: MetricsStore, granularity: Grain = Grain.MINUTE, **changes: Any) -> list[tuple[Any, ...]]:
+    query = LatencyQuery(granularity=granularity, **{"start": NOON, "end": NOON + MINUTE} | changes)
+    return [(row.bucket, *row.values, dict(row.bins)) for row in store.latencies(query).rows]
+
+
+def test_latencies_are_summed_over_lanes_and_dimensions(store: MetricsStore) -> None:
+    assert latencies(store) == [
+        (NOON, "News", "push", "sent", {70: 1}),
+        (NOON, "news", "email", "delivered", {0: 5}),
+        (NOON, "news", "push", "sent", {2: 2**40, 70: 3}),
+    ]
+    assert latencies(store, dimensions=(MEASURE,)) == [
+        (NOON, "delivered", {0: 5}),
+        (NOON, "sent", {2: 2**40, 70: 4}),
+    ]
+
+
+def test_latencies_match_all_filters(store: MetricsStore) -> None:
+    chosen: dict[str, Any] = {"type": ("news",), "channel": ("push", "sms"), "measure": ("sent",)}
+    assert latencies(store, **chosen) == [(NOON, "news", "push", "sent", {2: 2**40, 70: 3})]
+    assert latencies(store, measure=("opened",)) == []
+
+
+def test_latencies_of_a_day_are_those_of_its_hours(store: MetricsStore) -> None:
+    day = NOON.replace(hour=0)
+    span = {"start": day, "end": day + timedelta(days=2), "dimensions": (CHANNEL, MEASURE)}
+    assert latencies(store, Grain.DAY, **span) == [
+        (day, "push", "sent", {70: 30}),
+        (day + timedelta(days=1), "push", "sent", {70: 40}),
+    ]
+
+
+def test_latencies_have_watermark_and_beginning(store: MetricsStore) -> None:
+    query = LatencyQuery(granularity=Grain.HOUR, start=NOON, end=NOON + MINUTE)
+    found = store.latencies(query)
+    assert (found.watermark, found.grace, found.kept_since) == (WATERMARK, GRACE, NOON)
+    assert store.latencies(replace(query, granularity=Grain.MINUTE)).kept_since is None
+
+
+def test_too_many_latencies_are_refused(store: MetricsStore) -> None:
+    with pytest.raises(TooMuch, match="more than 3 rows"):
+        latencies(store, end=NOON + 2 * MINUTE)

@@ -42,7 +42,11 @@ class TestPostgresMetricsStore(WebhookResultsContract):
                     insert(connection, "webhook_log", vars(row.key) | vars(row))
                 for each in counts:
                     columns = vars(each.count.key) | vars(each.count) | {"endpoint_id": each.endpoint_id}
-                    insert(connection, each.granularity.webhook_table, columns)
+                    # Each lane has rows of its own until the bucket is complete.
+                    of_lane = {"lane": 3, "count_total": 1, "duration_ms_total": 4}
+                    rest = {name: columns[name] - of_lane[name] for name in ("count_total", "duration_ms_total")}
+                    for row_of_lane in (columns | rest, columns | of_lane):
+                        insert(connection, each.granularity.webhook_table, row_of_lane)
                 connection.commit()
                 return PostgresMetricsStore(pool)
 

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 
 from functions.catalogue import read_catalogue
-from functions.metrics_handler.routes import metrics, stream, trending
+from functions.metrics_handler.routes import latency, metrics, stream, trending
 from functions.operations_handler.routes import audit, dead_letters, keys, suppressions
 from functions.preferences_handler import list_users, read_users
 from functions.send_handler.send_request import SendRequest
@@ -110,6 +110,7 @@ def test_described_routes_are_the_deployed_routes() -> None:
     [
         ("/v1/metrics", metrics.PARAMETERS),
         ("/v1/metrics/trending", trending.PARAMETERS),
+        ("/v1/metrics/latency", latency.PARAMETERS),
         ("/v1/metrics/stream", stream.PARAMETERS),
         ("/v1/sends", sends.PARAMETERS),
         ("/v1/sends/{send_id}/events", send_events.PARAMETERS),
