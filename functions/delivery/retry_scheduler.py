@@ -83,6 +83,7 @@ class RetryScheduler:
         for (due_ms, delay_reason), positions in _parts(delayed).items():
             asleep = delay_reason == quiet_hours.DELAY_REASON
             step = f"{delay_reason}.{due_ms}" if asleep else delay_reason
+            # guard: latencies.late_quiet_hours
             waiting = replace(delivery, waited_until=max(due_ms, delivery.waited_until or 0)) if asleep else delivery
             is_due = delay_reason == PAUSED and paused_by is None  # guard: send_controls.resumed_part
             those = {position: delayed[position] for position in positions}

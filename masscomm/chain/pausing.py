@@ -18,6 +18,7 @@ def since_resumed[R: RecheckRequested | BuildRequested | DeliveryRequested](requ
     resumed_at = integer_or(record.header(RESUMED_AT_HEADER), None, 0, END_OF_TIME_MS - 1)
     if resumed_at is None:
         return request
+    # guard: latencies.resumed
     resumed = replace(request, waited_until=max(resumed_at, request.waited_until or 0))
     if isinstance(resumed, DeliveryRequested):
         return replace(resumed, built_at=max(resumed_at, resumed.built_at))

@@ -743,6 +743,9 @@ RULES: Mapping[str, str] = {
     "kept_s('webhook_outcome') <= WEBHOOK_MINUTES_KEPT_DAYS * 86_400 < WEBHOOK_LOG_KEPT_DAYS * 86_400": (
         "a result is found in the counts and in the log for as long as in the topic"
     ),
+    "RECIPIENT_LOG_KEPT_DAYS <= LATENCY_MINUTES_KEPT_DAYS < MINUTES_KEPT_DAYS": (
+        "the latencies of a minute are found for as long as its recipients, and not longer than its counts"
+    ),
     "WEBHOOK_LOG_KEPT_DAYS < ARCHIVE_KEPT_DAYS": "the log of webhook messages can be compared with the archive",
     "ARCHIVE_KEPT_DAYS + 31 < REDELIVERED_KEPT_DAYS < 2 * 366": (
         "an archived record that was refused is not counted again, even if it was produced before its time"

@@ -378,7 +378,7 @@ class _Lane:
                 if chunk_count is not None:
                     known[3] = max(known[3] or 0, chunk_count)
             begins = 0
-            if due_ms is not None and measure in MEASURED and total:
+            if due_ms is not None and total and measure in MEASURED:  # guard: metrics.measured_statuses
                 self._latencies[minute_s, category, channel, measure, bin_of(at_ms - due_ms)] += total
         if run is not None or listed is not None:
             channel, measure, reason, _ = counts[0]

@@ -1907,6 +1907,32 @@ MUTANTS = (
         Becomes("{key: each.digest for key, each in new.items()}"),
     ),
     Mutant("tenancy.reported_events", "A caller reports events of its clubs only."),
+    Mutant("tenancy.latencies", "Credentials for single clubs see no latencies of all clubs."),
+    Mutant(
+        "metrics.measured_statuses",
+        "Only messages that were sent or delivered have a latency.",
+        Replaced("if due_ms is not None and total:"),
+    ),
+    Mutant(
+        "latencies.resumed",
+        "A message that a pause held is due at its end.",
+        Replaced("resumed = request"),
+    ),
+    Mutant(
+        "latencies.late_quiet_hours",
+        "A message that quiet hours hold at its delivery is due at their end.",
+        Replaced("waiting = delivery"),
+    ),
+    Mutant(
+        "archive.columns_of_a_version",
+        "The archive of an earlier version gets the columns of this one.",
+        Removed(),
+    ),
+    Mutant(
+        "recompute.later_views",
+        "A view that began later is compared from then on.",
+        Replaced("began = None"),
+    ),
     Mutant("tenancy.event_types", "Credentials for single clubs change no event type."),
     Mutant("tenancy.changed_categories", "Credentials for single clubs change no category."),
     Mutant("batch.unprepared", "A batch waits while the categories that are valid now are unknown."),

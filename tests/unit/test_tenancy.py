@@ -49,6 +49,7 @@ from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import dry_runs
 from tests.support.harness.send_api import use_cases as send_api_use_cases
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE, get, lambda_context
+from tests.support.inputs.document_calls import concerns_every_club
 from tests.support.inputs.unusable_tenants import UNUSABLE
 
 FUNCTIONS = Path(__file__).parents[2] / "functions" / "functions.yaml"
@@ -73,6 +74,7 @@ SENT_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COUNTED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
 PARAMETERS = {
     ("GET", "/v1/metrics"): COUNTED,
+    ("GET", "/v1/metrics/latency"): COUNTED,
     ("GET", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/metrics"): COUNTED,
     ("GET", "/v1/audiences"): {"club_id": [str(CLUB)]},
     **{
@@ -301,9 +303,7 @@ def test_a_route_is_open_to_its_scope_alone(
     """A caller with all other scopes is refused before anything is read or produced."""
     monkeypatch.setattr(single_users, "SMALLEST_GROUP", 0)
     scope = ROUTE_SCOPES[route[1], route[2]]
-    # A change of an event type or of a category concerns every club.
-    is_of_every_club = route[1] != "GET" and route[2].startswith(("/v1/event-types", "/v1/categories"))
-    own = EVERY_SCOPE | ({"all_clubs": "true"} if is_of_every_club else {"club_ids": str(CLUB)})
+    own = EVERY_SCOPE | ({"all_clubs": "true"} if concerns_every_club(*route[1:]) else {"club_ids": str(CLUB)})
     status, _, body = asked(*route, own | {"scopes": " ".join(ALL_SCOPES - {scope})})
     assert (status, chain.producer.produced) == (403, [])
     assert json.loads(body)["detail"] == f"These credentials do not have the scope {scope}."

@@ -1071,6 +1071,42 @@ class LagRow(TypedDict):
     records: int
 
 
+class LatencyBody(TypedDict):
+    """Latencies by bucket and dimensions."""
+
+    granularity: Grain
+    start: str
+    end: str
+    dimensions: list[Dimension]
+    rows: list[LatencyBodyRow]
+    error: float
+    """The largest relative error of a latency."""
+    watermark: str | None
+    """The latencies include all records that were in the topics at this time."""
+    grace_ms: int
+    """The time between the end of a bucket and its completeness."""
+    complete: bool
+    """Whether the watermark is later than the end of the last bucket by the grace."""
+    kept_since: str | None
+    """Latencies of earlier buckets are not stored; null: all are."""
+    generated_at: str
+
+
+class LatencyBodyRow(TypedDict):
+    """The latencies of a bucket in milliseconds. Only the dimensions of the query are present."""
+
+    bucket: NotRequired[str]
+    type: NotRequired[str]
+    channel: NotRequired[str]
+    measure: NotRequired[str]
+    count_total: NotRequired[int]
+    """The number of notifications whose latency is known."""
+    p50_ms: NotRequired[float]
+    """Half of the notifications took at most this long."""
+    p95_ms: NotRequired[float]
+    p99_ms: NotRequired[float]
+
+
 class Links(TypedDict):
     """The paths of a resource."""
 

@@ -26,11 +26,8 @@ class Call:
 
     @property
     def _clubs(self) -> dict[str, str]:
-        """Return the clubs of a caller whose request succeeds. A change of an event type or
-        of a category concerns every club.
-        """
-        is_of_every_club = self.method != "GET" and self.path.startswith(("/v1/event-types", "/v1/categories"))
-        return {"all_clubs": "true"} if is_of_every_club else {"club_ids": "1"}
+        """Return the clubs of a caller whose request succeeds."""
+        return {"all_clubs": "true"} if concerns_every_club(self.method, self.path) else {"club_ids": "1"}
 
     def event(self, *, clubs: str | None = None, scopes: frozenset[Scope] = ALL_SCOPES) -> dict[str, Any]:
         given: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
@@ -48,6 +45,13 @@ class Call:
             "requestContext": {"authorizer": {**seen, "scopes": " ".join(scopes)}},
             "body": None if body is None else json.dumps(body["examples"][self.name]["value"]),
         }
+
+
+def concerns_every_club(method: str, path: str) -> bool:
+    """Return whether only a caller that may see every club may make the request: it changes an event type or a
+    category, or reads numbers of all clubs together.
+    """
+    return path == "/v1/metrics/latency" or (method != "GET" and path.startswith(("/v1/event-types", "/v1/categories")))
 
 
 def _listed(value: Any) -> list[Any]:

@@ -46,7 +46,9 @@ def a_send(number: int, schema_id: int = OLD, **changes: Any) -> Record:
     return {"topic": "send.api", "offset": number, "value": framed(schema_id, value | changes)}
 
 
-def an_outcome(number: int, send_id: str, club_id: int = 7, timestamp: int = PRODUCED_MS) -> Record:
+def an_outcome(
+    number: int, send_id: str, club_id: int = 7, timestamp: int = PRODUCED_MS, due_at: int | None = None
+) -> Record:
     parent_id = chunk_id(send_id, 0)
     value = {
         "record_id": derived_id(parent_id, "delivery", "push", 0, 2),
@@ -65,6 +67,7 @@ def an_outcome(number: int, send_id: str, club_id: int = 7, timestamp: int = PRO
         "user_ids": [1, 2],
         "results": [{"status": "sent", "count": 2}],
         "result_index": [0, 0],
+        "due_at": due_at,
     }
     return {"topic": "outcome", "offset": number, "value": framed(OUTCOME, value)}
 

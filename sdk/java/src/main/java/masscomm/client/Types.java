@@ -1710,6 +1710,61 @@ public final class Types {
         public long records() { return required("records", INTEGER); }
     }
 
+    /** Latencies by bucket and dimensions. */
+    public static final class LatencyBody extends Body {
+        LatencyBody(Map<String, ?> members) { super(members); }
+
+        public String granularity() { return required("granularity", TEXT); }
+
+        public String start() { return required("start", TEXT); }
+
+        public String end() { return required("end", TEXT); }
+
+        public List<String> dimensions() { return required("dimensions", listOf(TEXT)); }
+
+        public List<LatencyBodyRow> rows() { return required("rows", listOf(body(LatencyBodyRow::new))); }
+
+        /** The largest relative error of a latency. */
+        public double error() { return required("error", NUMBER); }
+
+        /** The latencies include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        /** The time between the end of a bucket and its completeness. */
+        public long graceMs() { return required("grace_ms", INTEGER); }
+
+        /** Whether the watermark is later than the end of the last bucket by the grace. */
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        /** Latencies of earlier buckets are not stored; null: all are. */
+        public String keptSince() { return optional("kept_since", TEXT); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** The latencies of a bucket in milliseconds. Only the dimensions of the query are present. */
+    public static final class LatencyBodyRow extends Body {
+        LatencyBodyRow(Map<String, ?> members) { super(members); }
+
+        public String bucket() { return optional("bucket", TEXT); }
+
+        public String type() { return optional("type", TEXT); }
+
+        public String channel() { return optional("channel", TEXT); }
+
+        public String measure() { return optional("measure", TEXT); }
+
+        /** The number of notifications whose latency is known. */
+        public Long countTotal() { return optional("count_total", INTEGER); }
+
+        /** Half of the notifications took at most this long. */
+        public Double p50Ms() { return optional("p50_ms", NUMBER); }
+
+        public Double p95Ms() { return optional("p95_ms", NUMBER); }
+
+        public Double p99Ms() { return optional("p99_ms", NUMBER); }
+    }
+
     /** The paths of a resource. */
     public static final class Links extends Body {
         Links(Map<String, ?> members) { super(members); }
