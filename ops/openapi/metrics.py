@@ -120,6 +120,16 @@ OPERATIONS = {
                     "p99_ms": 1120,
                 }
             ],
+            "whole": [
+                {
+                    "channel": "push",
+                    "measure": "sent",
+                    "count_total": 12,
+                    "p50_ms": 412,
+                    "p95_ms": 730,
+                    "p99_ms": 1120,
+                }
+            ],
             "error": 0.05,
         },
         headers=WATERMARK,

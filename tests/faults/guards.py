@@ -1911,7 +1911,7 @@ MUTANTS = (
     Mutant(
         "metrics.measured_statuses",
         "Only messages that were sent or delivered have a latency.",
-        Replaced("if due_ms is not None and total:"),
+        Without(3),
     ),
     Mutant(
         "latencies.resumed",

@@ -34,7 +34,7 @@ def chain() -> ThreeSteps:
 
 
 @pytest.mark.parametrize("waited_until", [None, NOW - HOUR_MS, NOW + 5])
-def test_messages_are_due_at_the_end_of_what_held_them(chain: ThreeSteps, waited_until: int | None) -> None:
+def test_held_messages_are_due_at_the_end_of_the_wait(chain: ThreeSteps, waited_until: int | None) -> None:
     """By send_at, quiet hours, a pace or the window of a digest; each of them sets the time in the recheck record."""
     request = recheck([1], timestamp=NOW - 5, waited_until=waited_until, channels=["push"])
     assert chain.run(chain.checker, chain.encoded(request, topics.RECHECK)) == []
@@ -86,6 +86,6 @@ def test_receipt_has_the_due_time_of_its_message(due_at: int | None) -> None:
     assert dues(receipts.outcomes(), "delivered") == {due_at}
 
 
-def test_delivery_record_of_an_earlier_version_is_due_at_its_request(chain: ThreeSteps) -> None:
+def test_an_earlier_delivery_record_is_due_at_its_request(chain: ThreeSteps) -> None:
     record = replace(delivery([1], timestamp=NOW - 9), waited_until=None)
     assert DeliveryRequested.from_avro(record.to_avro()).due_ms == NOW - 9

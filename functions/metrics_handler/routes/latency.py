@@ -13,6 +13,7 @@ numbers are of all clubs together, for callers that may see every club.
 complete is true once the watermark is later than the end of the last bucket by the grace, as for GET /v1/metrics.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,10 +36,9 @@ PARAMETERS = ("granularity", "start", "end", "type", "channel", "measure", "dime
 _SHARES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
-class LatencyBodyRow(TypedDict, total=False):
-    """The latencies of a bucket in milliseconds. Only the dimensions of the query are present."""
+class LatencyWholeRow(TypedDict, total=False):
+    """Latencies in milliseconds. Only the dimensions of the query are present."""
 
-    bucket: str
     type: str
     channel: str
     measure: str
@@ -50,6 +50,12 @@ class LatencyBodyRow(TypedDict, total=False):
     p99_ms: float
 
 
+class LatencyBodyRow(LatencyWholeRow, total=False):
+    """The latencies of a bucket in milliseconds. Only the dimensions of the query are present."""
+
+    bucket: str
+
+
 class LatencyBody(TypedDict):
     """Latencies by bucket and dimensions."""
 
@@ -58,6 +64,8 @@ class LatencyBody(TypedDict):
     end: str
     dimensions: list[Dimension]
     rows: list[LatencyBodyRow]
+    whole: list[LatencyWholeRow]
+    """The latencies of all buckets together."""
     error: float
     """The largest relative error of a latency."""
     watermark: str | None
@@ -104,15 +112,10 @@ class LatencyRoute:
             "end": rfc3339(query.end),
             "dimensions": list(query.dimensions),
             "rows": [
-                cast(
-                    "LatencyBodyRow",
-                    {"bucket": rfc3339(row.bucket)}
-                    | dict(zip(query.dimensions, row.values, strict=True))
-                    | {"count_total": sum(row.bins.values())}
-                    | dict(zip(_SHARES, quantiles(row.bins, list(_SHARES.values())), strict=True)),
-                )
+                cast("LatencyBodyRow", {"bucket": rfc3339(row.bucket)} | _columns(query, row.values, row.bins))
                 for row in found.rows
             ],
+            "whole": [cast("LatencyWholeRow", _columns(query, values, bins)) for values, bins in _whole(found).items()],
             "error": ERROR,
             "watermark": rfc3339(found.watermark),
             "grace_ms": max(self.grace, found.grace) // timedelta(milliseconds=1),
@@ -120,6 +123,22 @@ class LatencyRoute:
             "kept_since": rfc3339(found.kept_since),
             "generated_at": time_of_ms(self.clock.now_ms()),
         }
+
+
+def _whole(found: Latencies) -> dict[tuple[str, ...], Counter[int]]:
+    """Return the bins of all buckets together, by the values of the dimensions in their order."""
+    sums: defaultdict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
+    for row in found.rows:
+        sums[row.values].update(row.bins)
+    return dict(sorted(sums.items()))
+
+
+def _columns(query: LatencyQuery, values: tuple[str, ...], bins: Mapping[int, int]) -> dict[str, object]:
+    return {
+        **dict(zip(query.dimensions, values, strict=True)),
+        "count_total": sum(bins.values()),
+        **dict(zip(_SHARES, quantiles(bins, list(_SHARES.values())), strict=True)),
+    }
 
 
 def _parsed(parameters: Mapping[str, list[str]]) -> LatencyQuery:

@@ -1079,6 +1079,8 @@ class LatencyBody(TypedDict):
     end: str
     dimensions: list[Dimension]
     rows: list[LatencyBodyRow]
+    whole: list[LatencyWholeRow]
+    """The latencies of all buckets together."""
     error: float
     """The largest relative error of a latency."""
     watermark: str | None
@@ -1095,7 +1097,19 @@ class LatencyBody(TypedDict):
 class LatencyBodyRow(TypedDict):
     """The latencies of a bucket in milliseconds. Only the dimensions of the query are present."""
 
+    type: NotRequired[str]
+    channel: NotRequired[str]
+    measure: NotRequired[str]
+    count_total: NotRequired[int]
+    p50_ms: NotRequired[float]
+    p95_ms: NotRequired[float]
+    p99_ms: NotRequired[float]
     bucket: NotRequired[str]
+
+
+class LatencyWholeRow(TypedDict):
+    """Latencies in milliseconds. Only the dimensions of the query are present."""
+
     type: NotRequired[str]
     channel: NotRequired[str]
     measure: NotRequired[str]

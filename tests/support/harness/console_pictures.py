@@ -25,12 +25,13 @@ from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain, floor
 from masscomm.domain.kept_messages import KeptMessage, NotKept
+from masscomm.domain.latencies import bin_of
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.operations.send_lists import SendLists
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
-from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount, StoredWebhookCount
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount, StoredLatency, StoredWebhookCount
 from masscomm.stores.metrics.port import (
     ChannelTotals,
     LogKey,
@@ -110,6 +111,22 @@ def _counts(now: datetime) -> Iterator[StoredCount]:
                     channel="push",
                     measure=measure,
                     count_total=int(share * wave * weight),
+                )
+
+
+def _latencies(now: datetime) -> Iterator[StoredLatency]:
+    minute = now.replace(second=0, microsecond=0)
+    for grain, back in [(Grain.MINUTE, back) for back in range(120)] + [(Grain.HOUR, back) for back in range(3)]:
+        for measure, latency_ms in (("sent", 380), ("delivered", 1_600)):
+            for number, times in ((900, 1), (90, 2), (10, 9)):
+                yield StoredLatency(
+                    granularity=grain,
+                    bucket=floor(minute - back * grain.length, grain.length),
+                    type="news",
+                    channel="push",
+                    measure=measure,
+                    bin=bin_of(latency_ms * times),
+                    count_total=number,
                 )
 
 
@@ -220,6 +237,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         batch_id=7,
         finished_at=now,
         recipients=list(_recipients(now)),
+        stored_latencies=list(_latencies(now)),
         revised_minutes=[(now.replace(second=0, microsecond=0) - timedelta(minutes=21), 1, now)],
         webhook_rows=list(_attempts(now)),
         stored_webhooks=list(_attempt_counts(now)),

@@ -53,6 +53,19 @@ def test_rows_have_only_the_chosen_dimensions() -> None:
     assert row["bucket"] == "2026-11-21T12:00:00Z"
 
 
+def test_the_whole_range_has_its_own_percentiles() -> None:
+    """The percentiles of buckets cannot be combined."""
+    later = [*STORED, stored(60_000, 300, hours=1)]
+    store = InMemoryMetricsStore(stored_latencies=later)
+    route = LatencyRoute(store, FixedClock(int(NOON.timestamp() * 1000)), timedelta(seconds=5))
+    answer = route.answer(ASKED | {"end": ["2026-11-21T14:00:00Z"], "measure": ["sent"]}, ALL_CLUBS)
+    assert [row["p50_ms"] for row in answer["rows"]] == [pytest.approx(100, rel=0.05), pytest.approx(60_000, rel=0.05)]
+    (whole,) = answer["whole"]
+    assert whole["count_total"] == 400
+    assert whole["p50_ms"] == pytest.approx(60_000, rel=0.05)
+    assert "bucket" not in whole
+
+
 def test_answer_is_complete_after_the_watermark() -> None:
     assert latencies()["complete"] is False
     end = NOON + timedelta(hours=1)

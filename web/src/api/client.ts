@@ -1,7 +1,7 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import type { TenantRules } from "../lib/tenantRules";
 import { endSession, session } from "./session";
-import type { AttemptResult, CategoryFields, EventFields, KeyRequest, Metrics, PreviewRequest, ScheduleRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
+import type { AttemptResult, CategoryFields, EventFields, KeyRequest, Latencies, Metrics, PreviewRequest, ScheduleRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
 
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
@@ -152,6 +152,16 @@ export async function getMetricsCsv(query: Query): Promise<string> {
 }
 
 export const getTrends = (query: Query, signal?: AbortSignal) => listed("/v1/metrics/trending", query, { signal });
+
+/** Return how long notifications took; null for a person who may not see every tenant. */
+export async function getLatency(query: Query, signal?: AbortSignal): Promise<Latencies | null> {
+  try {
+    return await api.request("GET", "/v1/metrics/latency", { query: filled<"GET", "/v1/metrics/latency">(query), signal });
+  } catch (failure) {
+    if (failure instanceof ApiError && failure.status === 403) return null;
+    throw failure;
+  }
+}
 
 /** Wait until a user has another version than `after`. */
 export const awaitUser = (userId: string, after: string | null, signal: AbortSignal) =>

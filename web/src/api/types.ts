@@ -33,6 +33,7 @@ export type SendRow = Schemas["ListedSend"];
 export type SendList = Schemas["SendListBody"];
 export type Metrics = Schemas["MetricsBody"];
 export type Trends = Schemas["TrendsBody"];
+export type Latencies = Schemas["LatencyBody"];
 export type StreamPosition = Schemas["StreamBody"];
 export type User = Schemas["UserBody"];
 export type Preferences = Schemas["PreferencesBody"];

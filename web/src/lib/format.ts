@@ -33,6 +33,12 @@ export function formatPercent(part: number, whole: number): string {
   return share > 0 && share < 0.0005 ? `<${format.format(0.001)}` : format.format(share);
 }
 
+/** Return a duration with the unit that suits it. */
+export function formatMs(ms: number): string {
+  const [n, unit] = ms < 1_000 ? [ms, "millisecond"] : ms < 120_000 ? [ms / 1_000, "second"] : ms < 7_200_000 ? [ms / 60_000, "minute"] : [ms / 3_600_000, "hour"];
+  return numbers({ style: "unit", unit: unit as string, unitDisplay: "short", maximumSignificantDigits: 3 }).format(n as number);
+}
+
 export const formatRate = (n: number): string => numbers({ maximumFractionDigits: 1 }).format(n);
 
 export function formatTime(time: string | null, zone?: string): string {

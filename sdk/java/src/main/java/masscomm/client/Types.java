@@ -1724,6 +1724,9 @@ public final class Types {
 
         public List<LatencyBodyRow> rows() { return required("rows", listOf(body(LatencyBodyRow::new))); }
 
+        /** The latencies of all buckets together. */
+        public List<LatencyWholeRow> whole() { return required("whole", listOf(body(LatencyWholeRow::new))); }
+
         /** The largest relative error of a latency. */
         public double error() { return required("error", NUMBER); }
 
@@ -1746,7 +1749,26 @@ public final class Types {
     public static final class LatencyBodyRow extends Body {
         LatencyBodyRow(Map<String, ?> members) { super(members); }
 
+        public String type() { return optional("type", TEXT); }
+
+        public String channel() { return optional("channel", TEXT); }
+
+        public String measure() { return optional("measure", TEXT); }
+
+        public Long countTotal() { return optional("count_total", INTEGER); }
+
+        public Double p50Ms() { return optional("p50_ms", NUMBER); }
+
+        public Double p95Ms() { return optional("p95_ms", NUMBER); }
+
+        public Double p99Ms() { return optional("p99_ms", NUMBER); }
+
         public String bucket() { return optional("bucket", TEXT); }
+    }
+
+    /** Latencies in milliseconds. Only the dimensions of the query are present. */
+    public static final class LatencyWholeRow extends Body {
+        LatencyWholeRow(Map<String, ?> members) { super(members); }
 
         public String type() { return optional("type", TEXT); }
 
