@@ -69,6 +69,18 @@ PANELS = (
         queries=_rate("masscomm_recipients_total", "status"),
     ),
     Panel(
+        title="Latency of notifications",
+        description="From due to sent or delivered, of the last 15 minutes; a redelivered record counts once",
+        unit="s",
+        queries=[
+            Query(
+                expression=f'max by (status, channel) (masscomm_notification_latency_seconds{{quantile="{quantile}"}})',
+                legend=f"p{float(quantile) * 100:.0f} {{{{status}}}} {{{{channel}}}}",
+            )
+            for quantile in ("0.5", "0.95", "0.99")
+        ],
+    ),
+    Panel(
         title="Sends by state",
         description="Sends that were requested in the last hour, by state as counted",
         unit="short",

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,9 +25,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from masscomm.domain.grains import Grain
+from masscomm.domain.latencies import quantiles
 from masscomm.errors import MasscommError
 from masscomm.observability import metric_names
 from masscomm.observability.metric_names import ALL, SERVICE, Kind, Unit
+from masscomm.stores.metrics.port import Dimension, LatencyQuery
+from masscomm.stores.metrics.port import Latencies as StoredLatencies
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ _BOUNDS = (*BUCKETS_S, math.inf)
 
 # The sends that are counted by state, so that a scrape takes a bounded time.
 _SENDS_OF, _MOST_SENDS = timedelta(hours=1), 5_000
+_LATENCIES_OF, _QUANTILES = timedelta(minutes=15), (0.5, 0.95, 0.99)
 
 # (name of a metric, function)
 type _Key = tuple[str, str]
@@ -194,6 +199,39 @@ class Sends(Collector):
         yield family
 
 
+class Latencies(Collector):
+    """How long the notifications of the last minutes took, as counted.
+
+    Args:
+        latencies: Returns the latencies of a query. If it fails, the page has no such family.
+    """
+
+    def __init__(self, latencies: Callable[[LatencyQuery], StoredLatencies]) -> None:
+        self._latencies = latencies
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "masscomm_notification_latency_seconds",
+            "From due to sent or delivered, of the last 15 minutes",
+            labels=["status", "channel", "quantile"],
+        )
+        now = datetime.now(UTC)
+        dimensions = (Dimension.CHANNEL, Dimension.MEASURE)
+        query = LatencyQuery(granularity=Grain.MINUTE, start=now - _LATENCIES_OF, end=now, dimensions=dimensions)
+        try:
+            found = self._latencies(query)
+        except MasscommError as error:
+            log.warning("the latencies cannot be read: %s", error)
+            return
+        sums: defaultdict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
+        for row in found.rows:
+            sums[row.values].update(row.bins)
+        for (channel, measure), bins in sums.items():
+            for quantile, value_ms in zip(_QUANTILES, quantiles(bins, _QUANTILES), strict=True):
+                family.add_metric([measure, channel, str(quantile)], value_ms / 1000)
+        yield family
+
+
 class _Stack(Collector):
     """The metrics about the stack, computed from the content of /-/status."""
 
@@ -213,15 +251,12 @@ class _Stack(Collector):
 def exposition(
     lines: FunctionLines,
     status: Callable[[], Mapping[str, Any]],
-    requests: GatewayMetrics | None = None,
-    sends: Sends | None = None,
+    *further: Collector,
 ) -> bytes:
     """Return the page in Prometheus's text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Stack(lines, status))
-    for further in (requests, sends):
-        if further is not None:
-            registry.register(further)
+    for collector in (_Stack(lines, status), *further):
+        registry.register(collector)
     return generate_latest(registry)
 
 

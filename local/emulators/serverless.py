@@ -57,7 +57,7 @@ from local.emulators.gateway import Gateway
 from local.emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from local.emulators.lambda_host import FunctionHost
 from local.emulators.local import REGION
-from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
+from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, Latencies, Sends, exposition
 from local.emulators.queues import VISIBILITY_S, Door, QueueMapping, sqs_client
 from local.emulators.schedule import Schedule
 from local.emulators.sign_in import SignIn
@@ -65,6 +65,8 @@ from local.emulators.sms_events import SmsEvents
 from masscomm.clock import SystemClock
 from masscomm.http.access_tokens import AccessTokens
 from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.metrics.port import Latencies as StoredLatencies
+from masscomm.stores.metrics.port import LatencyQuery
 from masscomm.stores.metrics.postgres import PostgresMetricsStore
 from masscomm.stores.metrics_database import connection_pool
 
@@ -174,7 +176,8 @@ class Serverless:
             self._lines.observe = self._alarms.emitted
         self._evaluating: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
-        self._sends = None if config.job_log is None else Sends(self._send_states)
+        # Without the metrics job, nothing is counted.
+        self._counted = () if config.job_log is None else (Sends(self._send_states), Latencies(self._read_latencies))
         self._scraping = threading.Lock()
         self._store: PostgresMetricsStore | None = None
         self._destination: FailureDestination = (
@@ -269,7 +272,7 @@ class Serverless:
     def metrics(self) -> tuple[bytes, str]:
         """Return the page for Prometheus and its content type."""
         with self._scraping:
-            return exposition(self._lines, self.status, self._requests, self._sends), CONTENT_TYPE
+            return exposition(self._lines, self.status, self._requests, *self._counted), CONTENT_TYPE
 
     def _alarm_sources(self, connector: str) -> AlarmSources:
         environment = self._config.environment
@@ -295,9 +298,16 @@ class Serverless:
 
     def _send_states(self, start: datetime, limit: int) -> Mapping[str, int]:
         """Return the numbers of sends by state. Raises Retry."""
+        return {state.value: number for state, number in self._metrics_store().states(start, limit).items()}
+
+    def _read_latencies(self, query: LatencyQuery) -> StoredLatencies:
+        """Return latencies. Raises Retry."""
+        return self._metrics_store().latencies(query)
+
+    def _metrics_store(self) -> PostgresMetricsStore:
         if self._store is None:
             self._store = PostgresMetricsStore(connection_pool(self._config.environment["METRICS_DATABASE_URL"]))
-        return {state.value: number for state, number in self._store.states(start, limit).items()}
+        return self._store
 
     def status(self) -> dict[str, Any]:
         """Return all counts, by function and by event source mapping."""

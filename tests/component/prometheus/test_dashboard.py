@@ -14,7 +14,7 @@ import pytest
 from infra.grafana.dashboard import PANELS, RATE
 from local.emulators.gateway import Gateway, Route
 from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
-from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
+from tests.support.inputs.operational_metrics import HOST_STATUS, LATENCIES, SENDS, write_every_metric
 from tests.support.servers.prometheus import scraping, values
 
 QUERIES = [(panel.title, query.expression) for panel in PANELS for query in panel.queries]
@@ -38,7 +38,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
             kind: {name: {each: value * number for each, value in counts.items()} for name, counts in found.items()}
             for kind, found in HOST_STATUS.items()
         }
-        return exposition(lines, lambda: status, requests, SENDS), CONTENT_TYPE
+        return exposition(lines, lambda: status, requests, SENDS, LATENCIES), CONTENT_TYPE
 
     made = Gateway(
         [Route(method="GET", path="/v1/sends", function="f")],

@@ -14,7 +14,7 @@ from infra.grafana.dashboard import PANELS, dashboard
 from local.devstack.config import ROOT
 from local.emulators.prometheus import FunctionLines, GatewayMetrics, exposition
 from masscomm.observability.metric_names import ALL
-from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
+from tests.support.inputs.operational_metrics import HOST_STATUS, LATENCIES, SENDS, write_every_metric
 
 VALIDATOR = jsonschema_rs.validator_for(
     json.loads((ROOT / "tests" / "support" / "inputs" / "grafana_dashboard.schema.json").read_text())
@@ -30,7 +30,9 @@ def served(folder: Path) -> dict[str, set[str]]:
     requests.observe("GET", "/v1/sends", 200, 0.01)
     return {
         sample.name: set(sample.labels)
-        for family in text_string_to_metric_families(exposition(lines, lambda: HOST_STATUS, requests, SENDS).decode())
+        for family in text_string_to_metric_families(
+            exposition(lines, lambda: HOST_STATUS, requests, SENDS, LATENCIES).decode()
+        )
         for sample in family.samples
     }
 
@@ -118,4 +120,16 @@ def test_panels_do_not_overlap() -> None:
 def test_no_label_has_an_unlimited_number_of_values(tmp_path: Path) -> None:
     """A tenant, a send or a record would make a series each."""
     labels = set().union(*served(tmp_path).values())
-    assert labels <= {"stage", "function", "mapping", "method", "route", "status", "channel", "reason", "table", "le"}
+    assert labels <= {
+        "stage",
+        "function",
+        "mapping",
+        "method",
+        "route",
+        "status",
+        "channel",
+        "reason",
+        "table",
+        "le",
+        "quantile",
+    }

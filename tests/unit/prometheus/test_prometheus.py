@@ -12,7 +12,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from local.emulators.gateway import Gateway, Route
-from local.emulators.prometheus import BUCKETS_S, CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
+from local.emulators.prometheus import (
+    BUCKETS_S,
+    CONTENT_TYPE,
+    FunctionLines,
+    GatewayMetrics,
+    Latencies,
+    Sends,
+    exposition,
+)
+from masscomm.domain.latencies import bin_of
 from masscomm.domain.statuses import Status
 from masscomm.errors import Retry
 from masscomm.observability import metrics
@@ -27,6 +36,8 @@ from masscomm.observability.metric_names import (
     STAGE_LATENCY,
     Kind,
 )
+from masscomm.stores.metrics.port import Latencies as StoredLatencies
+from masscomm.stores.metrics.port import LatencyQuery, LatencyRow
 
 STATUS: Mapping[str, Any] = {
     "functions": {
@@ -80,7 +91,7 @@ def test_log_lines_add_up_from_the_start_of_the_host(tmp_path: Path) -> None:
 
 def test_sends_have_their_states(tmp_path: Path) -> None:
     def page(states: Any) -> str:
-        return exposition(FunctionLines(tmp_path), lambda: STATUS, sends=Sends(states)).decode()
+        return exposition(FunctionLines(tmp_path), lambda: STATUS, Sends(states)).decode()
 
     def down(_start: datetime, _limit: int) -> Mapping[str, int]:
         raise Retry("the database is down")
@@ -88,6 +99,30 @@ def test_sends_have_their_states(tmp_path: Path) -> None:
     assert 'masscomm_sends{status="ended"} 3.0' in page(lambda _start, _limit: {"ended": 3, "accepted": 0})
     assert "masscomm_sends{" not in page(down)
     assert "masscomm_function_invocations_total" in page(down), "the page has everything else"
+
+
+def test_latencies_are_those_of_all_counted_minutes(tmp_path: Path) -> None:
+    minutes = [{bin_of(700): 9}, {bin_of(700): 80, bin_of(4_000): 11}]
+
+    def page(latencies: Any) -> dict[str, float]:
+        text = exposition(FunctionLines(tmp_path), lambda: STATUS, Latencies(latencies)).decode()
+        families = [
+            f for f in text_string_to_metric_families(text) if f.name == "masscomm_notification_latency_seconds"
+        ]
+        samples = [sample for family in families for sample in family.samples]
+        assert {(each.labels["status"], each.labels["channel"]) for each in samples} <= {("sent", "push")}
+        return {each.labels["quantile"]: each.value for each in samples}
+
+    def down(_query: LatencyQuery) -> StoredLatencies:
+        raise Retry("the database is down")
+
+    found = page(lambda query: StoredLatencies([LatencyRow(query.start, ("push", "sent"), m) for m in minutes], None))
+    assert found == {
+        "0.5": pytest.approx(0.7, rel=0.05),
+        "0.95": pytest.approx(4, rel=0.05),
+        "0.99": pytest.approx(4, rel=0.05),
+    }
+    assert page(down) == {}
 
 
 def test_log_of_the_job_is_read(tmp_path: Path) -> None:
