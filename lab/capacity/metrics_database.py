@@ -58,7 +58,7 @@ def days_kept(environment: Environment, *, small: bool) -> dict[str, float]:
 
 
 def kept_bytes(environment: Environment, *, single_s: float, recipients_s: float) -> float:
-    """Return the size of the database once rows are deleted as fast as they are added; counts are below a tenth."""
+    """Return the size of the database once rows are deleted as fast as they are added; sums are below a tenth."""
     return sum(
         rate * measured(name).kept_bytes(days_kept(environment, small=small))
         for name, rate, small in (("single_send", single_s, True), ("recipient", recipients_s, False))
