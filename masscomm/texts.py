@@ -359,6 +359,7 @@ class Text(StrEnum):
     END_NOT_LATER = "must be later than start"
     CURSOR_UNKNOWN = "is not one that this query gave: use next_cursor, and change nothing else but limit"
     MEASURE_TWICE = "is another way to write measure: give one of them"
+    REASONS_BY_HOUR = "reasons are counted by hour: ask for hours, or for days that begin on an hour of UTC"
     ZONE_NEEDS_DAYS = "goes with granularity=day alone: a bucket of a {granularity} is UTC's"
     ZONE_INEXACT = "{reason}; ask for UTC, or for hours or minutes, instead"
     ZONE_DAYS = "at most {maximum} days can be asked for in a time zone"

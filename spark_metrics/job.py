@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.clock import SystemClock
 from masscomm.domain.categories import category_table
-from masscomm.domain.grains import LATENCY_GRAINS, Grain
+from masscomm.domain.grains import LATENCY_GRAINS, REASONS_TABLE, Grain
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.producer import KafkaProducer
@@ -56,6 +56,7 @@ _log = logging.getLogger("spark_metrics")
 _TABLES = (
     *(table for grain in Grain for table in (grain.table, grain.webhook_table)),
     *(grain.latency_table for grain in LATENCY_GRAINS),
+    REASONS_TABLE,
     *("sends", "send_changes", "send_totals", "send_states", "stream_status"),
     *("stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics", webhook_results.LOG),
 )

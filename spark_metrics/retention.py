@@ -25,7 +25,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from masscomm.domain.grains import Grain
+from masscomm.domain.grains import REASONS_TABLE, Grain
 from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS, SMALL_SENDS_KEPT_DAYS
 from masscomm.errors import Stop
 from masscomm.integers import integer
@@ -52,7 +52,9 @@ _SLICE = 1_000
 _PARTITIONED = {
     "recipient_log": (LOG,),
     "minutes": (TABLES[Grain.MINUTE.table],),
-    "hours": (TABLES[Grain.HOUR.table], TABLES[Grain.HOUR.webhook_table], TABLES[Grain.HOUR.latency_table]),
+    "hours": tuple(
+        TABLES[name] for name in (Grain.HOUR.table, Grain.HOUR.webhook_table, Grain.HOUR.latency_table, REASONS_TABLE)
+    ),
     "days": (TABLES[Grain.DAY.table], TABLES[Grain.DAY.webhook_table]),
     "revised": (TABLES["revised_minutes"],),
     "redelivered": (TABLES["redelivered"],),

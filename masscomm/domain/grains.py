@@ -47,6 +47,8 @@ _LENGTHS = {
 
 # The grains in which latencies are stored: a day is read from its hours.
 LATENCY_GRAINS = (Grain.MINUTE, Grain.HOUR)
+# The table with the counts by reason, whose buckets are hours.
+REASONS_TABLE = "reasons_hour"
 # The metrics job counts in time buckets of the smallest grain, and computes the larger ones as sums.
 SMALLEST = Grain.MINUTE
 EVERY_GRAIN = ", ".join(Grain)

@@ -8,6 +8,7 @@ from functions.metrics_handler.routes import latency, metrics, stream, trending,
 from masscomm.domain.grains import EVERY_GRAIN, Grain
 from masscomm.domain.latencies import MEASURED
 from masscomm.domain.measures import MEASURES
+from masscomm.domain.statuses import Reason
 from masscomm.domain.webhooks import AttemptResult
 from masscomm.stores.metrics.port import Dimension, Order
 from ops.openapi.examples import NOON
@@ -31,6 +32,7 @@ _QUERY = (
     CHANNEL,
     Parameter("measure", parse_measure.form, several(_MEASURE)),
     Parameter("measures", parse_measures.form, several(TEXT), ["sent,failed"]),
+    Parameter("reason", f"any of {', '.join(Reason)}", several(TEXT | {"enum": list(Reason)})),
     Parameter(
         "dimensions",
         f"any of {', '.join(Dimension)}, several times or with commas between them",
@@ -57,7 +59,8 @@ OPERATIONS = {
         description=(
             "Counts of notifications by minute, hour or day, for each measure and for the chosen dimensions. Each "
             "notification is counted once. `complete` says whether the range is final, and `revised` lists the buckets "
-            "that late records changed."
+            "that late records changed. With the dimension `reason`, or a filter by it, only notifications that have a "
+            "reason are counted, by hour or day."
         ),
         parameters=_QUERY,
         response=metrics.MetricsBody,

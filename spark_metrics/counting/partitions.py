@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from masscomm.domain.grains import Grain
+from masscomm.domain.grains import REASONS_TABLE, Grain
 from masscomm.domain.time_limits import (
     DAYS_KEPT_DAYS,
     HOURS_KEPT_DAYS,
@@ -65,6 +65,7 @@ TABLES: Mapping[str, Partitioned] = {
         Partitioned(Grain.DAY.table, "bucket", "year", DAYS_KEPT_DAYS, fillfactor=50),
         Partitioned(Grain.MINUTE.latency_table, "bucket", "day", LATENCY_MINUTES_KEPT_DAYS),
         Partitioned(Grain.HOUR.latency_table, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),
+        Partitioned(REASONS_TABLE, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),
         Partitioned("revised_minutes", "minute", "month", DAYS_KEPT_DAYS),
         Partitioned("send_changes", "changed_at", "day", SEND_CHANGES_KEPT_DAYS),
         Partitioned("redelivered", "refused_at", "month", REDELIVERED_KEPT_DAYS),

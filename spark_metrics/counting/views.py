@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from masscomm.domain.grains import LATENCY_GRAINS
+from masscomm.domain.grains import LATENCY_GRAINS, REASONS_TABLE, Grain
 from masscomm.errors import Stop
 from spark_metrics.common.settings import imported
 from spark_metrics.counting.folding import LaneTable, lane_of_bucket
@@ -142,11 +142,21 @@ LATENCIES = tuple(
 )
 
 
+# Why notifications were not sent.
+REASONS = View(
+    table=REASONS_TABLE,
+    dimensions={name: name for name in ("club_id", "type", "channel", "measure", "reason")},
+    measures={"count_total": "count_total"},
+    where="source = 'outcome' and reason is not null and count_total > 0",
+    step_s=Grain.HOUR.seconds,
+)
+
+
 def load_views(names: Sequence[str]) -> tuple[View, ...]:
     """Return the views that are always counted, and those with these names (module:VARIABLE). Raises Stop for a name
     without a view, and for a view that cannot be counted again.
     """
-    views = (*LATENCIES, *(imported("SPARK_VIEWS", name, View) for name in names))
+    views = (*LATENCIES, REASONS, *(imported("SPARK_VIEWS", name, View) for name in names))
     for view in views:
         view.check_expressions()
     if len({view.table for view in views}) != len(views):

@@ -4,11 +4,11 @@ granularity  a Grain (UTC); required
 start, end   RFC 3339 with an offset: the buckets that begin in [start, end); required
 time_zone    an IANA name: day buckets begin at midnight in this zone. They are summed from hour or minute rows; the
              request is refused if the sums cannot be exact
-club_id, type, channel, measure   filters, each with any number of values; a missing filter matches every value
+club_id, type, channel, measure, reason   filters, each with any number of values; a missing filter matches every value
 measures     the filter `measure`, with its values separated by commas
 dimensions   the columns of club_id, type, channel and measure by which rows are grouped, repeated or separated by
              commas; by default all four. `measure` is always included, because a sum of different measures has no
-             meaning
+             meaning. With `reason`, or its filter, only notifications with a reason are counted, by hour or day
 order        bucket (the default), -bucket or -count_total; equal rows are ordered by bucket and dimensions
 fill         zero: a row of 0 for each bucket and combination of dimensions without a count. The combinations are those
              of the filters' values if every dimension has a filter, else those that occur in the range
@@ -32,6 +32,7 @@ from functions.metrics_handler.buckets import Buckets, time_zone, utc_buckets, z
 from functions.metrics_handler.measures import parse_measure, parse_measures
 from masscomm.clock import Clock
 from masscomm.domain.grains import Grain, ceiling, floor
+from masscomm.domain.statuses import Reason
 from masscomm.http import parameters as parse
 from masscomm.http.cursor import checked_text, encode_cursor, position_in
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
@@ -39,6 +40,7 @@ from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.metrics.port import (
+    OF_COUNTS,
     Bounds,
     Count,
     Counts,
@@ -58,7 +60,7 @@ _COUNT_BITS = 100
 MAX_LIMIT = 10_000
 
 _SINGLE = ("granularity", "start", "end", "time_zone", "order", "fill", "limit", "cursor")
-_REPEATED = ("club_id", "type", "channel", "measure", "measures", "dimensions")
+_REPEATED = ("club_id", "type", "channel", "measure", "measures", "reason", "dimensions")
 PARAMETERS = (*_SINGLE, *_REPEATED)
 
 
@@ -70,6 +72,7 @@ class CountedRow(TypedDict, total=False):
     type: str
     channel: str
     measure: str
+    reason: str
     count_total: int
 
 
@@ -226,6 +229,7 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     channel = read.several("channel", parse.words)
     measure = read.several("measure", parse_measure)
     measures = read.several("measures", parse_measures)
+    reason = read.several("reason", _reason)
     asked = read.several("dimensions", _dimensions)
     if start is not None and end is not None and start >= end:
         read.refuse("end", Text.END_NOT_LATER.filled())
@@ -235,9 +239,13 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
         read.refuse("measures", Text.MEASURE_TWICE.filled())
     if read.errors or granularity is None or start is None or end is None:
         raise read.problem()
-    chosen = {dimension for part in asked for dimension in part} if asked else set(Dimension)
+    chosen = {dimension for part in asked for dimension in part} if asked else set(OF_COUNTS)
+    by_reason = Dimension.REASON in chosen or bool(reason)
+    if by_reason and granularity is Grain.MINUTE:
+        read.refuse("granularity", Text.REASONS_BY_HOUR.filled())
+        raise read.problem()
     try:
-        found = _on_rows(granularity, start, end, zone, filled=fill is not None)
+        found = _on_rows(granularity, start, end, zone, filled=fill is not None, by_reason=by_reason)
     except ValueError as error:
         read.refuse("time_zone", Text.ZONE_INEXACT.filled(reason=text_of(error)))
         raise read.problem() from error
@@ -250,6 +258,7 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
             type=category,
             channel=channel,
             measure=measure or tuple(dict.fromkeys(each for part in measures for each in part)),
+            reason=reason,
             order=order or Order.BUCKET,
             fill=fill is not None,
             limit=limit or DEFAULT_LIMIT,
@@ -293,19 +302,25 @@ def _fits(dimension: Dimension, value: object) -> bool:
     return isinstance(value, str) and checked_text(value) == value
 
 
-def _on_rows(granularity: Grain, start: datetime, end: datetime, zone: ZoneInfo | None, *, filled: bool) -> Asked:
+def _on_rows(
+    granularity: Grain, start: datetime, end: datetime, zone: ZoneInfo | None, *, filled: bool, by_reason: bool
+) -> Asked:
     """Choose the stored rows to read. Raises ValueError if the zone's days cannot be summed exactly, Problem if
     there are too many buckets.
     """
     buckets: Buckets | None = None
     if zone is not None:
         buckets = zone_days(zone, start, end)
-    elif filled:
+    elif filled or (by_reason and granularity is Grain.DAY):
         try:
             check_filled((end - start) // granularity.length, Bounds())
         except TooMuch as error:
             raise too_much(error) from error
         buckets = utc_buckets(granularity, start, end)
+    if by_reason and buckets is not None:
+        if buckets.source is Grain.MINUTE:
+            raise ValueError(Text.REASONS_BY_HOUR.filled())
+        buckets = replace(buckets, source=Grain.HOUR)
     if buckets is None:
         query = MetricsQuery(granularity=granularity, start=start, end=end)
         return Asked(granularity, start, end, zone, ceiling(end, granularity.length), query)
@@ -328,6 +343,7 @@ def _continued(asked: Asked, after: Count) -> Asked:
 
 
 _granularity = parse.choice(Grain)
+_reason = parse.choice(Reason)
 _order = parse.choice(Order)
 
 

@@ -52,7 +52,7 @@ from masscomm.stores.metrics.port import (
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCount:
-    """A row of one of the three tables of counts (minutes, hours, days)."""
+    """A row of one of the three tables of counts (minutes, hours, days), or with a reason of the counts by reason."""
 
     granularity: Grain
     bucket: datetime
@@ -61,6 +61,7 @@ class StoredCount:
     channel: str
     measure: str
     count_total: int
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class InMemoryMetricsStore:
     stored_latencies: list[StoredLatency] = field(default_factory=list)
 
     def counts(self, query: MetricsQuery) -> Counts:
-        kept = self.kept_since.get(query.granularity.table)
+        kept = self.kept_since.get(query.table)
         if query.buckets == ():
             return Counts([], more=False, watermark=self.watermark, grace=self.grace, kept_since=kept)
         matching = [row for row in self.stored if _matches(row, query)]
@@ -309,7 +310,9 @@ def _in_list(row: SendRow, query: SendListQuery) -> bool:
 
 
 def _matches(row: StoredCount, query: MetricsQuery) -> bool:
-    if row.granularity is not query.granularity or not query.start <= row.bucket < query.end:
+    if row.granularity is not query.granularity or bool(row.reason) is not query.is_by_reason:
+        return False
+    if not query.start <= row.bucket < query.end:
         return False
     return all(not getattr(query, name) or getattr(row, name) in getattr(query, name) for name in Dimension)
 

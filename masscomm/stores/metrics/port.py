@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from masscomm.domain.grains import LATENCY_GRAINS, Grain
+from masscomm.domain.grains import LATENCY_GRAINS, REASONS_TABLE, Grain
 from masscomm.domain.send_states import SendCounts, SendState
 from masscomm.texts import Text
 
@@ -19,6 +19,12 @@ class Dimension(StrEnum):
     TYPE = "type"
     CHANNEL = "channel"
     MEASURE = "measure"
+    # Why notifications were not sent. Only those with a reason are counted by it, in hours.
+    REASON = "reason"
+
+
+# The dimensions of all counts.
+OF_COUNTS = (Dimension.CLUB_ID, Dimension.TYPE, Dimension.CHANNEL, Dimension.MEASURE)
 
 
 class Order(StrEnum):
@@ -48,7 +54,7 @@ class MetricsQuery:
     granularity  the grain of the rows that are read
     buckets      the beginnings of the response's buckets, ascending; the last ends at `end`. None: those of the rows
     dimensions   in the order of the enumeration
-    club_id, type, channel, measure   filters; an empty filter matches every value
+    club_id, type, channel, measure, reason   filters; an empty filter matches every value
     fill         whether to add a row of 0 for each bucket and combination of dimensions without a count; it needs
                  `buckets`. The combinations are those of the filters' values if every dimension has a filter, else
                  those in the range
@@ -60,11 +66,12 @@ class MetricsQuery:
     start: datetime
     end: datetime
     buckets: tuple[datetime, ...] | None = None
-    dimensions: tuple[Dimension, ...] = tuple(Dimension)
+    dimensions: tuple[Dimension, ...] = OF_COUNTS
     club_id: tuple[int, ...] = ()
     type: tuple[str, ...] = ()
     channel: tuple[str, ...] = ()
     measure: tuple[str, ...] = ()
+    reason: tuple[str, ...] = ()
     order: Order = Order.BUCKET
     fill: bool = False
     after: Count | None = None
@@ -73,6 +80,18 @@ class MetricsQuery:
     def __post_init__(self) -> None:
         if self.fill and self.buckets is None:
             raise ValueError("only named buckets can be filled")
+        if self.is_by_reason and self.granularity is not Grain.HOUR:
+            raise ValueError("reasons are counted by hour")
+
+    @property
+    def is_by_reason(self) -> bool:
+        """Return whether only notifications with a reason are counted."""
+        return Dimension.REASON in self.dimensions or bool(self.reason)
+
+    @property
+    def table(self) -> str:
+        """Return the name of the table that is read."""
+        return REASONS_TABLE if self.is_by_reason else self.granularity.table
 
     @property
     def named_combinations(self) -> bool:

@@ -76,7 +76,7 @@ class PostgresMetricsStore:
         values = statements.values_of(query, self._bounds)
         with self._connection() as connection:
             watermark, grace = _watermark(connection)
-            kept = _kept_since(connection, query.granularity.table)
+            kept = (_view_since if query.is_by_reason else _kept_since)(connection, query.table)
             if query.buckets == ():
                 return Counts([], more=False, watermark=watermark, grace=grace, kept_since=kept)
             check_read(_number(connection, statements.rows_read(query), values), self._bounds)
@@ -101,13 +101,13 @@ class PostgresMetricsStore:
             watermark, grace = _watermark(connection)
             check_read(_number(connection, statements.latency_rows_read(query), values), self._bounds)
             found = connection.execute(statements.latencies(query), values).fetchall()
-            row = connection.execute(_VIEW_SINCE, [query.source.latency_table]).fetchone()
+            kept = _view_since(connection, query.source.latency_table)
         check_latencies(len(found), self._bounds)
         rows = [
             LatencyRow(bucket, tuple(dimensions), dict(zip(bins, map(int, counts), strict=True)))
             for bucket, *dimensions, bins, counts in found
         ]
-        return Latencies(rows, watermark, grace, row[0] if row else None)
+        return Latencies(rows, watermark, grace, kept)
 
     def position(self) -> StreamPosition:
         with self._connection() as connection:
@@ -551,6 +551,12 @@ def _watermark(connection: Connection) -> tuple[datetime | None, timedelta]:
     """Return the watermark (the time up to which records are counted), and the grace after the end of a time bucket."""
     row = connection.execute("select watermark, grace_ms from stream_watermark where stream = 'metrics'").fetchone()
     return (row[0], timedelta(milliseconds=row[1])) if row else (None, timedelta(0))
+
+
+def _view_since(connection: Connection, name: str) -> datetime | None:
+    """Return the time since which a view has all counts; None: it has those of all times."""
+    row = connection.execute(_VIEW_SINCE, [name]).fetchone()
+    return row[0] if row else None
 
 
 def _kept_since(connection: Connection, name: str) -> datetime | None:

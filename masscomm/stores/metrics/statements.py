@@ -12,6 +12,7 @@ _TYPES = {
     Dimension.TYPE: SQL("text"),
     Dimension.CHANNEL: SQL("text"),
     Dimension.MEASURE: SQL("text"),
+    Dimension.REASON: SQL("text"),
 }
 
 
@@ -36,7 +37,7 @@ def values_of(query: MetricsQuery, bounds: Bounds) -> dict[str, Any]:
 def rows_read(query: MetricsQuery) -> Composed:
     """Return a statement that counts the rows a query reads, up to one more than the bound."""
     return SQL("select count(*) from (select from {} where {} limit %(read_bound)s) as matching").format(
-        Identifier(query.granularity.table), _conditions(query)
+        Identifier(query.table), _conditions(query)
     )
 
 
@@ -44,7 +45,7 @@ def combinations(query: MetricsQuery) -> Composed:
     """Return a statement that counts the combinations of dimensions a query finds, up to one more than the bound."""
     return SQL(
         "select count(*) from (select distinct {} from {} where {} limit %(filled_bound)s) as combinations"
-    ).format(_names(query), Identifier(query.granularity.table), _conditions(query))
+    ).format(_names(query), Identifier(query.table), _conditions(query))
 
 
 def rows(query: MetricsQuery) -> Composed:
@@ -55,7 +56,7 @@ def rows(query: MetricsQuery) -> Composed:
     counted = SQL("select {} as bucket, {}, sum(count_total) as count_total from {} where {} group by {}").format(
         bucket,
         _names(query),
-        Identifier(query.granularity.table),
+        Identifier(query.table),
         _conditions(query),
         SQL(", ").join(SQL(str(n + 1)) for n in range(len(query.dimensions) + 1)),
     )
@@ -94,7 +95,7 @@ def trends(query: MetricsQuery) -> Composed:
         " order by within desc, {sorted} limit %(top)s"
     ).format(
         name=_names(query),
-        table=Identifier(query.granularity.table),
+        table=Identifier(query.table),
         conditions=_conditions(query),
         sorted=SQL(", ").join(map(_sorted, query.dimensions)),
     )

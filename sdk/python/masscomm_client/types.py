@@ -493,6 +493,7 @@ class CountedRow(TypedDict):
     type: NotRequired[str]
     channel: NotRequired[str]
     measure: NotRequired[str]
+    reason: NotRequired[str]
     count_total: NotRequired[int]
 
 
@@ -734,7 +735,7 @@ class DigestRequest(TypedDict):
     """The number of notifications that the template sees."""
 
 
-type Dimension = Literal["club_id", "type", "channel", "measure"]
+type Dimension = Literal["club_id", "type", "channel", "measure", "reason"]
 
 
 class DirectoryRow(TypedDict):
@@ -2671,6 +2672,7 @@ class MetricsFilters(TypedDict):
     channel: NotRequired[str | list[str]]
     measure: NotRequired[MetricsMeasure | list[MetricsMeasure]]
     measures: NotRequired[str | list[str]]
+    reason: NotRequired[Reason | list[Reason]]
     dimensions: NotRequired[str | list[str]]
 
 

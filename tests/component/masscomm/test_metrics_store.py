@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from local.devstack.config import StackConfig
-from masscomm.domain.grains import Grain
+from masscomm.domain.grains import REASONS_TABLE, Grain
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount, StoredLatency
 from masscomm.stores.metrics.port import (
     Bounds,
@@ -87,6 +87,24 @@ LATENCIES = [
         (Grain.HOUR, NOON + timedelta(hours=12), "news", "push", "sent", 70, 40),
     ]
 ]
+BY_REASON = [
+    StoredCount(
+        granularity=Grain.HOUR,
+        bucket=NOON + timedelta(hours=hours),
+        club_id=1,
+        type="news",
+        channel="push",
+        measure=measure,
+        count_total=count,
+        reason=reason,
+    )
+    for hours, measure, reason, count in [
+        (0, "suppressed", "opted_out", 7),
+        (0, "suppressed", "no_device", 2),
+        (0, "failed", "no_template", 1),
+        (1, "suppressed", "opted_out", 3),
+    ]
+]
 GRACE = timedelta(seconds=30)
 REVISED = [
     (NOON, 1, NOON + timedelta(hours=1)),
@@ -95,7 +113,7 @@ REVISED = [
     (NOON + timedelta(days=1), 1, NOON + timedelta(days=2)),
 ]
 KEPT_SINCE = {Grain.MINUTE.table: NOON - timedelta(days=90), "sends": NOON - timedelta(days=400)}
-BEGUN = {Grain.HOUR.latency_table: NOON}
+BEGUN = {Grain.HOUR.latency_table: NOON, REASONS_TABLE: NOON}
 SEND = SendTotals(
     send_id="s",
     club_id=7,
@@ -119,6 +137,13 @@ def fill(url: str) -> None:
                 f"insert into counts_{row.granularity} values (%s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
                 [row.bucket, row.club_id, row.type, row.channel, row.measure, row.count_total],
             )
+        for row in BY_REASON:
+            of_lanes = ((-1, row.count_total - 1), (4, 1)) if row.count_total == 7 else ((-1, row.count_total),)
+            for lane, count in of_lanes:
+                connection.execute(
+                    "insert into reasons_hour values (%s, %s, %s, %s, %s, %s, %s, %s)",
+                    [row.bucket, row.club_id, row.type, row.channel, row.measure, row.reason, lane, count],
+                )
         for each in LATENCIES:
             # Each lane has rows of its own until the bucket is complete.
             for lane, count in ((-1, each.count_total - 1), (1, 1)) if each.bin == 2 else ((-1, each.count_total),):
@@ -126,7 +151,8 @@ def fill(url: str) -> None:
                     f"insert into {each.granularity.latency_table} values (%s, %s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
                     [each.bucket, each.type, each.channel, each.measure, each.bin, lane, count],
                 )
-        connection.execute("insert into stream_views values ('latency_hour', %s, '-infinity')", [NOON])
+        for view in BEGUN:
+            connection.execute("insert into stream_views values (%s, %s, '-infinity')", [view, NOON])
         connection.execute("insert into sends values ('s', 7, 'news', %s, 2, 1)", [NOON])
         for channel, totals in SEND.channels.items():
             values = [channel, totals.requested, totals.duplicates, totals.queued]
@@ -162,7 +188,7 @@ def in_postgres(postgres: StackConfig) -> Iterator[MetricsStore]:
 def store(request: pytest.FixtureRequest) -> MetricsStore:
     if request.param == "memory":
         return InMemoryMetricsStore(
-            STORED,
+            [*STORED, *BY_REASON],
             {"s": replace(SEND, states=STATES)},
             WATERMARK,
             BOUNDS,
@@ -525,6 +551,22 @@ def test_a_send_has_the_states_of_its_first_chunk(store: MetricsStore) -> None:
 @pytest.mark.parametrize("send_id", ["S", "", "s\0", "\ud800", "' or ''='", "x" * 10_000])
 def test_unknown_send_is_not_found(store: MetricsStore, send_id: str) -> None:
     assert store.send(send_id) is None
+
+
+def test_counts_by_reason_have_only_those_with_a_reason(store: MetricsStore) -> None:
+    query = a_query(
+        granularity=Grain.HOUR, end=NOON + timedelta(hours=2), dimensions=(Dimension.MEASURE, Dimension.REASON)
+    )
+    found = store.counts(query)
+    assert [(row.bucket, *row.values, row.count_total) for row in found.rows] == [
+        (NOON, "failed", "no_template", 1),
+        (NOON, "suppressed", "no_device", 2),
+        (NOON, "suppressed", "opted_out", 7),
+        (NOON + timedelta(hours=1), "suppressed", "opted_out", 3),
+    ]
+    assert found.kept_since == NOON
+    filtered = store.counts(replace(query, dimensions=(Dimension.MEASURE,), reason=("opted_out", "no_device")))
+    assert [(row.values, row.count_total) for row in filtered.rows] == [(("suppressed",), 9), (("suppressed",), 3)]
 
 
 TYPE, CHANNEL, MEASURE = Dimension.TYPE, Dimension.CHANNEL, Dimension.MEASURE

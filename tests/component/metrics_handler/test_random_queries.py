@@ -7,10 +7,12 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from psycopg.sql import SQL, Identifier, Placeholder
 
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
+from masscomm.domain.grains import REASONS_TABLE
 from masscomm.http.tenant import ALL_CLUBS
 from masscomm.stores.metrics.postgres import PostgresMetricsStore
 from masscomm.stores.metrics_database import connection_pool
@@ -33,11 +35,16 @@ def database(postgres: StackConfig) -> Iterator[Database]:
 def fill(connection: psycopg.Connection[tuple[int, ...]], happened: list[Event]) -> None:
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("delete from counts_minute; delete from counts_hour; delete from counts_day")
+        cursor.execute("delete from reasons_hour")
         for row in stored(happened):
-            cursor.execute(
-                f"insert into counts_{row.granularity} values (%s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
-                [row.bucket, row.club_id, row.type, row.channel, row.measure, row.count_total],
+            columns = ["bucket", "club_id", "type", "channel", "measure", "count_total"]
+            columns += ["reason"] if row.reason else []
+            statement = SQL("insert into {} ({}) values ({})").format(
+                Identifier(REASONS_TABLE if row.reason else row.granularity.table),
+                SQL(", ").join(map(Identifier, columns)),
+                SQL(", ").join(map(Placeholder, columns)),
             )
+            cursor.execute(statement, vars(row))
 
 
 @settings(max_examples=150)

@@ -114,6 +114,27 @@ def _counts(now: datetime) -> Iterator[StoredCount]:
                 )
 
 
+def _reasons(now: datetime) -> Iterator[StoredCount]:
+    hour = floor(now, Grain.HOUR.length)
+    for measure, reason, number in (
+        ("suppressed", "opted_out", 900),
+        ("suppressed", "no_device", 120),
+        ("failed", "provider_error", 14),
+        ("bounced", "device_inactive", 60),
+    ):
+        for hours in range(3):
+            yield StoredCount(
+                granularity=Grain.HOUR,
+                bucket=hour - hours * Grain.HOUR.length,
+                club_id=1,
+                type="news",
+                channel="push",
+                measure=measure,
+                count_total=number,
+                reason=reason,
+            )
+
+
 def _latencies(now: datetime) -> Iterator[StoredLatency]:
     minute = now.replace(second=0, microsecond=0)
     for grain, back in [(Grain.MINUTE, back) for back in range(120)] + [(Grain.HOUR, back) for back in range(3)]:
@@ -231,7 +252,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
     rest_api.build(monkeypatch)
     now = datetime.now(UTC)
     store = InMemoryMetricsStore(
-        list(_counts(now)),
+        [*_counts(now), *_reasons(now)],
         sends={each.send_id: each for each in _sends(now)},
         watermark=now - timedelta(seconds=70),
         batch_id=7,

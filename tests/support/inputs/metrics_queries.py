@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from masscomm.domain.grains import Grain
 from masscomm.stores.metrics.in_memory import StoredCount
-from masscomm.stores.metrics.port import Dimension
+from masscomm.stores.metrics.port import OF_COUNTS
 
 # The events' days include the end of summer time in Madrid; there are so few buckets that events share them.
 FIRST = datetime(2026, 10, 24, 20, tzinfo=UTC)
@@ -21,6 +21,9 @@ _TRUNCATED = {
     Grain.HOUR: {"second": 0, "minute": 0},
     Grain.DAY: {"second": 0, "minute": 0, "hour": 0},
 }
+
+# Measure → the reason of its notifications; others have none.
+REASON_OF = {"failed": "no_template", "requested": "opted_out"}
 
 # (time, club, category, channel, measure, number of notifications)
 type Event = tuple[datetime, int, str, str, str, int]
@@ -49,7 +52,7 @@ def queries(draw: st.DrawFn) -> dict[str, list[str]]:
         "end": [(start + length).isoformat()],
     }
     optional: dict[str, st.SearchStrategy[list[Any]]] = {
-        "dimensions": st.lists(st.sampled_from(list(Dimension)), min_size=1, max_size=4),
+        "dimensions": st.lists(st.sampled_from(OF_COUNTS), min_size=1, max_size=4),
         "club_id": st.lists(st.sampled_from(["1", "2", "-7", "3"]), min_size=1, max_size=3),
         "type": st.lists(st.sampled_from([*_TYPES, "other"]), min_size=1, max_size=3),
         "channel": st.just(["push"]),
@@ -60,17 +63,25 @@ def queries(draw: st.DrawFn) -> dict[str, list[str]]:
     for name, strategy in optional.items():
         if draw(st.booleans()):
             asked[name] = draw(strategy)
+    if by_reason := asked["granularity"] != ["minute"] and draw(st.booleans()):
+        asked["dimensions"] = [*asked.get("dimensions", OF_COUNTS), "reason"]
+        if draw(st.booleans()):
+            asked["reason"] = ["no_template"]
     if asked["granularity"] == ["day"] and draw(st.booleans()):
-        asked["time_zone"] = [draw(st.sampled_from(["Europe/Madrid", "Asia/Kolkata", "UTC", "Australia/Lord_Howe"]))]
+        # Reasons are counted by hour.
+        zones = ["Europe/Madrid", "UTC", *([] if by_reason else ["Asia/Kolkata", "Australia/Lord_Howe"])]
+        asked["time_zone"] = [draw(st.sampled_from(zones))]
     return asked
 
 
 def stored(happened: Sequence[Event]) -> list[StoredCount]:
-    """Return the rows of the three tables, as the stream writes them."""
+    """Return the rows of the tables, as the stream writes them."""
     totals: Counter[tuple[Any, ...]] = Counter()
     for when, *key, count in happened:
         for granularity, zeros in _TRUNCATED.items():
-            totals[granularity, when.replace(**zeros), *key] += count  # type: ignore[arg-type]
+            totals[granularity, when.replace(**zeros), *key, ""] += count  # type: ignore[arg-type]
+            if granularity is Grain.HOUR and (reason := REASON_OF.get(str(key[-1]))):
+                totals[granularity, when.replace(**zeros), *key, reason] += count  # type: ignore[arg-type]
     return [
         StoredCount(
             granularity=granularity,
@@ -80,8 +91,9 @@ def stored(happened: Sequence[Event]) -> list[StoredCount]:
             channel=channel,
             measure=measure,
             count_total=n,
+            reason=reason,
         )
-        for (granularity, when, club, kind, channel, measure), n in totals.items()
+        for (granularity, when, club, kind, channel, measure, reason), n in totals.items()
     ]
 
 
@@ -89,8 +101,9 @@ def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tup
     """Compute the expected rows (bucket, value of each dimension …, count_total) from the events, in order."""
     granularity, zone = asked["granularity"][0], ZoneInfo(asked.get("time_zone", ["UTC"])[0])
     start, end = (datetime.fromisoformat(asked[name][0]) for name in ("start", "end"))
-    chosen = {*asked.get("dimensions", list(Dimension)), "measure"}
-    names = [name for name in ("club_id", "type", "channel", "measure") if name in chosen]
+    chosen = {*asked.get("dimensions", OF_COUNTS), "measure"}
+    names = [name for name in ("club_id", "type", "channel", "measure", "reason") if name in chosen]
+    by_reason = "reason" in chosen or "reason" in asked
 
     def begins(when: datetime) -> datetime:
         local = when.astimezone(zone).replace(**_TRUNCATED[Grain(granularity)])  # type: ignore[arg-type]
@@ -99,6 +112,10 @@ def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tup
     totals: Counter[tuple[Any, ...]] = Counter()
     for when, club, kind, channel, measure, count in happened:
         of = {"club_id": club, "type": kind, "channel": channel, "measure": measure}
+        if by_reason:
+            if measure not in REASON_OF:
+                continue
+            of["reason"] = REASON_OF[measure]
         if start <= begins(when) < end and all(str(of[n]) in asked.get(n, [str(of[n])]) for n in of):
             totals[begins(when), *(of[name] for name in names)] += count
     if "fill" in asked:

@@ -45,6 +45,7 @@ class ExpectedMetrics:
     Attributes:
         counts: by (at_ms, club_id, type, channel, measure).
         by_template: by (day in ms, club_id, template, locale, measure).
+        reasons: by (hour in ms, club_id, type, channel, status, reason), of results with a reason.
         latencies: by (at_ms, type, channel, measure, bin), of outcomes with the time at which they were due.
         log: (user_id, at_ms, send_id, channel, club_id, type, status, reason).
         sent: the final status of each notification.
@@ -58,6 +59,7 @@ class ExpectedMetrics:
     quarantined: set[tuple[str, int, int]] = field(default_factory=set)
     by_template: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
     latencies: Counter[tuple[int, str, str, str, int]] = field(default_factory=Counter)
+    reasons: Counter[tuple[int, int, str, str, str, str]] = field(default_factory=Counter)
     repeated: int = 0
 
     def buckets(self, step_ms: int) -> dict[tuple[int, int, str, str, str], int]:
@@ -93,6 +95,9 @@ class ExpectedMetrics:
         at_ms, send_id = value["timestamp"], value["send_id"]
         for result in value["results"]:
             self._count(value, at_ms, channel, result["status"], result["count"])
+            if result["reason"] is not None:
+                hour = at_ms // 3_600_000 * 3_600_000
+                self.reasons[hour, club_id, category, channel, result["status"], result["reason"]] += result["count"]
             if result["status"] in ("sent", "delivered") and value.get("due_at") is not None:
                 number = bin_of(at_ms - value["due_at"])
                 self.latencies[at_ms, category, channel, result["status"], number] += result["count"]

@@ -27,6 +27,11 @@ def assert_is(expected: ExpectedMetrics, database: str) -> None:
                 f" from {name} group by bucket, type, channel, measure, bin"
             )
             assert {row[:5]: row[5] for row in served} == expected.latency_buckets(step_ms), name
+        reasons = rows(
+            "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, reason,"
+            " sum(count_total) from reasons_hour group by bucket, club_id, type, channel, measure, reason"
+        )
+        assert {row[:6]: row[6] for row in reasons} == expected.reasons
         templates = rows(
             "select extract(epoch from bucket)::bigint * 1000, club_id, template, locale, measure, sum(total)"
             " from template_days group by bucket, club_id, template, locale, measure"

@@ -12,7 +12,7 @@ from masscomm.domain.grains import Grain
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
-from masscomm.stores.metrics.port import Bounds, Dimension
+from masscomm.stores.metrics.port import OF_COUNTS, Bounds
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:02:00Z"]}
@@ -117,7 +117,7 @@ def test_answer_without_any_count_is_not_complete() -> None:
 def test_time_with_any_offset_is_accepted() -> None:
     parsed = parse_query(ASKED | {"start": ["2026-11-21t13:00:00.250+01:00"]}, ALL_CLUBS)
     assert parsed.whole.start == NOON + timedelta(milliseconds=250)
-    assert parsed.whole.dimensions == tuple(Dimension)
+    assert parsed.whole.dimensions == OF_COUNTS
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Metrics } from "../api/types";
-import { breakdownOf, rateOf } from "./breakdown";
+import { breakdownOf, rateOf, reasonsOf } from "./breakdown";
 
 const row = (type: string, channel: string, measure: string, count: number): Metrics["rows"][number] => ({
   bucket: "2026-11-21T12:00:00Z", type, channel, measure, count_total: count,
@@ -27,4 +27,13 @@ test.each([
   [1, 7_200_000, { n: 0.5, unit: "hour" }],
 ])("%i notifications in %i ms are %o", (count, ms, rate) => {
   expect(rateOf(count, ms)).toEqual(rate);
+});
+
+test("reasons of all buckets are summed, the largest first", () => {
+  const because = (measure: string, reason: string, count: number): Metrics["rows"][number] => ({ ...row("", "", measure, count), reason });
+  expect(reasonsOf([because("failed", "no_template", 2), because("suppressed", "opted_out", 3), because("failed", "no_template", 5), because("suppressed", "no_device", 3)])).toEqual([
+    { status: "failed", reason: "no_template", count: 7 },
+    { status: "suppressed", reason: "no_device", count: 3 },
+    { status: "suppressed", reason: "opted_out", count: 3 },
+  ]);
 });

@@ -36,3 +36,19 @@ export function rateOf(count: number, ms: number): { n: number; unit: "second" |
   if (a(1_000) >= 1) return { n: a(1_000), unit: "second" };
   return a(60_000) >= 1 ? { n: a(60_000), unit: "minute" } : { n: a(3_600_000), unit: "hour" };
 }
+
+export interface ReasonRow {
+  status: string;
+  reason: string;
+  count: number;
+}
+
+/** Return the counts by status and reason of all buckets together, the largest first. */
+export function reasonsOf(rows: Metrics["rows"]): ReasonRow[] {
+  const found = new Map<string, ReasonRow>();
+  for (const { measure = "", reason = "", count_total = 0 } of rows) {
+    const row = found.get(`${measure} ${reason}`) ?? { status: measure, reason, count: 0 };
+    found.set(`${measure} ${reason}`, { ...row, count: row.count + Number(count_total) });
+  }
+  return [...found.values()].sort((a, b) => b.count - a.count || a.reason.localeCompare(b.reason));
+}

@@ -36,7 +36,7 @@ export function formatPercent(part: number, whole: number): string {
 /** Return a duration with the unit that suits it. */
 export function formatMs(ms: number): string {
   const [n, unit] = ms < 1_000 ? [ms, "millisecond"] : ms < 120_000 ? [ms / 1_000, "second"] : ms < 7_200_000 ? [ms / 60_000, "minute"] : [ms / 3_600_000, "hour"];
-  return numbers({ style: "unit", unit: unit as string, unitDisplay: "short", maximumSignificantDigits: 3 }).format(n as number);
+  return numbers({ style: "unit", unit: unit as string, unitDisplay: "narrow", maximumSignificantDigits: 3 }).format(n as number);
 }
 
 export const formatRate = (n: number): string => numbers({ maximumFractionDigits: 1 }).format(n);

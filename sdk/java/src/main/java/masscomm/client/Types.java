@@ -772,6 +772,8 @@ public final class Types {
 
         public String measure() { return optional("measure", TEXT); }
 
+        public String reason() { return optional("reason", TEXT); }
+
         public Long countTotal() { return optional("count_total", INTEGER); }
     }
 
@@ -1217,6 +1219,7 @@ public final class Types {
         public static final String TYPE = "type";
         public static final String CHANNEL = "channel";
         public static final String MEASURE = "measure";
+        public static final String REASON = "reason";
 
         private Dimension() {}
     }
@@ -1964,7 +1967,15 @@ public final class Types {
          */
         public MetricsFilters measures(String... values) { set("measures", values); return this; }
 
-        /** any of club_id, type, channel, measure, several times or with commas between them. */
+        /**
+         * any of opted_out, not_opted_in, unknown_user, not_following, no_device, no_address, device_inactive,
+         * frequency_cap, not_needed, address_suppressed, no_template, template_error, invalid_address,
+         * country_not_allowed, spend_limit, provider_rejected, dead_letter, unknown_channel, too_large,
+         * bounced_permanent, bounced_transient, complained, expired, cancelled, replaced.
+         */
+        public MetricsFilters reason(String... values) { set("reason", values); return this; }
+
+        /** any of club_id, type, channel, measure, reason, several times or with commas between them. */
         public MetricsFilters dimensions(String... values) { set("dimensions", values); return this; }
     }
 
