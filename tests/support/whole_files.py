@@ -34,7 +34,10 @@ SPARK = "spark"
 ASK_FOR_SPARK = (
     "tests/unit/spark_events/test_output",
     "tests/unit/spark_metrics/",
-    *(f"tests/component/spark_metrics/test_{subject}" for subject in ("archive", "query", "recompute", "webhook")),
+    *(
+        f"tests/component/spark_metrics/test_{subject}"
+        for subject in ("archive", "latencies", "query", "recompute", "webhook")
+    ),
 )
 
 TEMPLATES = "templates"
