@@ -52,7 +52,9 @@ def call_each_method(client: Client, config: StackConfig) -> set[str]:
     recorded = Recorded(client)
     api = cast("Client", recorded)
     _sends(api)
+    _schedules(api)
     _users(api)
+    _tenants(api)
     _categories(api)
     _dead_letters(api, config)
     _suppressions(api, config)
@@ -124,6 +126,28 @@ def _sends(api: Client) -> None:
 
 def _small_send(user_id: int) -> SmallSend:
     return cast("SmallSend", {**_CONTENT, "to_users": [user_id]})
+
+
+def _schedules(api: Client) -> None:
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT09:00")
+    send = {**_CONTENT, "to_users": [USER]}
+    request: Any = {"rule": "FREQ=DAILY", "time_zone": "UTC", "starts_at_local": tomorrow, "send": send}
+    saved = api.save_schedule("client.calls", request, club_id=CLUB)
+    assert saved["state"] == "active"
+    assert "client.calls" in {each["name"] for each in api.schedules(club_id=CLUB)["rows"]}
+    assert api.pause_schedule("client.calls", club_id=CLUB)["state"] == "paused"
+    assert api.resume_schedule("client.calls", club_id=CLUB)["state"] == "active"
+    assert api.schedule("client.calls", club_id=CLUB)["state"] == "active"
+    assert api.delete_schedule("client.calls", club_id=CLUB)["status"] == "deleted"
+
+
+def _tenants(api: Client) -> None:
+    """A tenant of no user: the rules change no other send."""
+    tenant = 4_711
+    stored = api.set_tenant_preferences(tenant, channels={"push": False})
+    assert stored["channels"] == {"push": False}
+    assert api.tenant_preferences(tenant) == stored
+    assert api.delete_tenant_preferences(tenant)["channels"] == {}
 
 
 def _users(api: Client) -> None:
