@@ -30,6 +30,7 @@ _READ = frozenset(
             "dead_letters",
             "device_counts",
             "devices",
+            "latency",
             "metrics",
             "overview",
             "recipients",

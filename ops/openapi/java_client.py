@@ -43,6 +43,7 @@ METHODS = {
     "get_event_type": "event_type",
     "get_event_types": "event_types",
     "get_health": "health",
+    "get_latency": "latency",
     "get_message": "message",
     "get_metrics": "metrics",
     "get_notification": "notification",

@@ -251,6 +251,10 @@ class AsyncClient:
         """Return one page of counts by bucket."""
         return await self._execute(Call("GET", "/v1/metrics", query))
 
+    async def latency(self, **query: Unpack[types.LatencyFilters]) -> types.LatencyBody:
+        """Return how long notifications took, of all tenants together."""
+        return await self._execute(Call("GET", "/v1/metrics/latency", query))
+
     async def overview(self, **filters: Unpack[types.OverviewFilters]) -> types.OverviewBody:
         """Return sends in progress, the counts of today, and open problems."""
         return await self._execute(Call("GET", "/v1/overview", filters))

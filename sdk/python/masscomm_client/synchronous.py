@@ -242,6 +242,10 @@ class Client:
         """Return one page of counts by bucket."""
         return self._execute(Call("GET", "/v1/metrics", query))
 
+    def latency(self, **query: Unpack[types.LatencyFilters]) -> types.LatencyBody:
+        """Return how long notifications took, of all tenants together."""
+        return self._execute(Call("GET", "/v1/metrics/latency", query))
+
     def overview(self, **filters: Unpack[types.OverviewFilters]) -> types.OverviewBody:
         """Return sends in progress, the counts of today, and open problems."""
         return self._execute(Call("GET", "/v1/overview", filters))

@@ -2631,6 +2631,21 @@ class DevicesFilters(TypedDict):
     limit: NotRequired[int]
 
 
+type LatencyMeasure = Literal["sent", "delivered"]
+
+
+class LatencyFilters(TypedDict):
+    """How long notifications took from due to sent and delivered."""
+
+    granularity: Grain
+    start: str
+    end: str
+    type: NotRequired[str | list[str]]
+    channel: NotRequired[str | list[str]]
+    measure: NotRequired[LatencyMeasure | list[LatencyMeasure]]
+    dimensions: NotRequired[str | list[str]]
+
+
 type MetricsOrder = Literal["bucket", "-bucket", "-count_total"]
 
 

@@ -106,6 +106,8 @@ def _sends(api: Client) -> None:
         granularity="hour", start=hour.isoformat(), end=(hour + timedelta(hours=1)).isoformat(), club_id=CLUB
     )
     assert sum(row["count_total"] for row in counted["rows"]) > 0
+    took = api.latency(granularity="hour", start=hour.isoformat(), end=(hour + timedelta(hours=1)).isoformat())
+    assert sum(row["count_total"] for row in took["whole"]) > 0
 
     batch = api.send_batch([_small_send(USER), _small_send(USER + 1)])
     assert [each["status"] for each in batch["results"]] == [202, 202]

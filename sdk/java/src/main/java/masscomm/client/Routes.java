@@ -286,6 +286,18 @@ abstract class Routes {
     }
 
     /**
+     * Return how long notifications took, of all tenants together.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public LatencyBody latency(LatencyFilters filters) {
+        return execute(
+                new Call("GET", Call.query(Call.path("metrics", "latency"), filters.members())),
+                LatencyBody::new);
+    }
+
+    /**
      * Return the message of a send, while it is kept: its {@code content} has the fields of {@code preview}.
      *
      * @param sendId the member {@code send_id} of the path or the body

@@ -1769,6 +1769,34 @@ public final class Types {
         public String bucket() { return optional("bucket", TEXT); }
     }
 
+    /** The parameters of {@link Client#latency}. */
+    public static final class LatencyFilters extends Body {
+        public LatencyFilters() { this(Map.of()); }
+
+        LatencyFilters(Map<String, ?> members) { super(members); }
+
+        /** one of minute, hour, day. */
+        public LatencyFilters granularity(String value) { set("granularity", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public LatencyFilters start(String value) { set("start", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public LatencyFilters end(String value) { set("end", value); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public LatencyFilters type(String... values) { set("type", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public LatencyFilters channel(String... values) { set("channel", values); return this; }
+
+        /** one of sent, delivered. */
+        public LatencyFilters measure(String... values) { set("measure", values); return this; }
+
+        /** any of type, channel, measure, several times or with commas between them. */
+        public LatencyFilters dimensions(String... values) { set("dimensions", values); return this; }
+    }
+
     /** Latencies in milliseconds. Only the dimensions of the query are present. */
     public static final class LatencyWholeRow extends Body {
         LatencyWholeRow(Map<String, ?> members) { super(members); }
